@@ -41,11 +41,11 @@ garbage.collect_rarely()
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs, load
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
-from workflow_src.config.load import check_own_name
+from workflow_src.config.load import check_own_name, composed
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
-from workflow_src.records.configuration import replaced_report
+from workflow_src.records.configuration import keep_configuration, kept_configuration, replaced_report
 from workflow_src.records.dates import check_dates, contents
 from workflow_src.records.provenance import lost_files
 from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of, weights_in_roles
@@ -67,7 +67,8 @@ try:
     for configuration in snakemake_parts.configuration_files(workflow):
         read_yaml(configuration)
     check_own_name(config)
-    plan = Plan(load(config))
+    settings = composed(config if snakemake_parts.is_main(workflow) else kept_configuration(config))
+    plan = Plan(load(settings))
     costs.check(plan)
     # Otherwise an input function would end with an error of many lines.
     for word in sys.argv[1:]:
@@ -83,7 +84,7 @@ if snakemake_parts.is_main(workflow):
     os.environ[CONFIGURATION_FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
     if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
         logger.warning(f"warning: {warning}")
-    if warning := changed_sum(Path(plan.raw("raw", "json")), plan.loaded.dataset.files):
+    if warning := changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files):
         logger.warning(f"warning: {warning}")
 
 
@@ -91,6 +92,8 @@ onstart:
     try:
         own_files = [path for _, path in plan.own_inputs]
         check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *own_files])
+        if snakemake_parts.is_main(workflow):
+            keep_configuration(plan.experiment, settings)
     except InputError as error:
         raise WorkflowError(str(error)) from None
     # Not before, because Snakemake sets its own handlers after it has read the rules. On a cluster it cancels jobs.

@@ -148,5 +148,13 @@ def test_a_raised_number_of_fields_that_a_rule_does_not_read_changes_nothing(mon
     assert plan.settings_download() == before[0] and plan.settings_normalise() != before[1]
 
 
+def test_a_raised_number_of_a_generator_that_no_file_states_changes_the_download(monkeypatch):
+    dataset = {"name": "made", "languages": ["de", "en"], "kind": "generated"}
+    plan = Plan(load_experiment("smoke", recipe={"dataset": dataset}))
+    before = plan.compared().settings_download()
+    monkeypatch.setattr(GeneratorConfig, "defaults_number", 2)
+    assert plan.compared().settings_download() != before
+
+
 if __name__ == "__main__":
     FILE.write_text(json.dumps(snapshot(), indent=1, ensure_ascii=False) + "\n")

@@ -220,6 +220,8 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
         ),
         (["smoke", "--config", "seeds"], "error: --config is 'seeds'; allowed: NAME=VALUE"),
         (["smoke", "--target", "report", "none.txt"], "error: --target is 'none.txt': "),
+        (["smoke", "--target", "."], "error: --target is '.': "),
+        (["smoke", "--forcerun", "train_lvmm"], "error: --forcerun is 'train_lvmm': "),
         (["smoke", "--output", "plan.png"], "error: --output is 'plan.png'; "),
     ],
 )

@@ -353,6 +353,33 @@ def test_every_rule_is_described_where_rules_are_listed(tmp_path):
     assert len(lines) > 30 and [line for line in lines if not re.fullmatch(r"\w+ \(.{15,}\)", line)] == []
 
 
+def test_a_job_that_waits_in_a_queue_keeps_the_configuration_that_its_run_began_with(tmp_path):
+    own = tmp_path / "mine.yaml"
+    own.write_text(Path(SMOKE).read_text().replace("experiment: smoke\n", "experiment: mine\n"))
+    process = snakemake("normalised", "--cores", "1", "--configfile", str(own), folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    (began,) = (tmp_path / "work/jobs/configuration").iterdir()
+    assert "vocabulary_size: 300" in own.read_text()
+    own.write_text(own.read_text().replace("vocabulary_size: 300", "vocabulary_size: 310"))
+    # As an executor starts a job on another machine, which inherits the variables of its run.
+    words = (
+        "--mode",
+        "remote",
+        "--target-jobs",
+        "learn_subwords:",
+        "--force",
+        "--cores",
+        "1",
+        "--configfile",
+        str(own),
+    )
+    variables = {"CONTINUUM_BEGUN": json.dumps({"mine": str(began.relative_to(tmp_path))})}
+    process = snakemake(*words, folder=tmp_path, variables=variables)
+    assert process.returncode == 0, process.stderr
+    (document,) = (tmp_path / "work/jobs/learn_subwords").iterdir()
+    assert json.loads(document.read_text())["settings"]["vocabulary_size"] == 300
+
+
 # Says what Snakemake asks of Conda before it writes a Dockerfile; it makes no environment.
 CONDA = """#!/bin/sh
 case "$1" in

@@ -39,21 +39,27 @@ def load_experiment(name: str, **settings: Any) -> Loaded:
     return load({**read_yaml(CONFIG_FOLDER / "config.yaml"), "experiment": name, **settings})
 
 
-def load(raw: dict[str, Any]) -> Loaded:
-    """Check a raw configuration, as Snakemake merged it.
+def composed(raw: dict[str, Any]) -> dict[str, Any]:
+    """A raw configuration, as Snakemake merged it, laid over what it extends, with its lists of systems written out.
 
     A mapping that has `recipe` or `extends` is complete in itself; otherwise `experiment` names a shipped
     experiment, and all other settings are laid over it: also parts of a recipe, without a name of its own.
 
-    Raises ConfigError with one sentence for the first thing that is wrong.
+    Raises ConfigError.
     """
     if _is_complete(raw):
-        raw = extended(raw)
-    else:
-        if "experiment" not in raw:
-            raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
-        raw = laid_over(experiment(raw["experiment"], "experiment"), raw)
-    raw = swept(raw)
+        return swept(extended(raw))
+    if "experiment" not in raw:
+        raise ConfigError("experiment", problem="missing", hint="name a file of config/experiments/")
+    return swept(laid_over(experiment(raw["experiment"], "experiment"), raw))
+
+
+def load(raw: dict[str, Any]) -> Loaded:
+    """Check a raw configuration (`composed`).
+
+    Raises ConfigError with one sentence for the first thing that is wrong.
+    """
+    raw = composed(raw)
     check_new_systems(raw.get("systems", {}))
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     recipe, dataset = config.recipe, _dataset(config)

@@ -223,7 +223,7 @@ class Decode(DecodeOptions):
         """The decode with other values of some of the search's settings. Raises ConfigError."""
         values = parse(type(self.values), self.values.model_dump() | dict(changes))
         # Not a copy, which would keep cached properties.
-        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
         return self.model_validate(fields | {"values": values})
 
     @functools.cached_property

@@ -1,17 +1,44 @@
-"""The configuration files that a report was made from, and a warning where others replace it."""
+"""The configuration that a run began with, and the files that a report was made from."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json
 from workflow_src.records.dates import contents
+from workflow_src.records.documents import Document, read_document
 
 # The environment variable with the paths of the configuration files, which the workflow sets.
 FILES = "CONTINUUM_CONFIGURATION"
+# That with the documents of the configurations that a run began with, by experiment: jobs on other machines, which read
+# the rules anew, inherit it.
+BEGUN = "CONTINUUM_BEGUN"
+
+
+def keep_configuration(experiment: str, content: dict[str, Any]) -> None:
+    """Write the configuration of a run that begins, for its jobs on other machines."""
+    document = Document("work/jobs/configuration", content)
+    document.write()
+    os.environ[BEGUN] = json.dumps(_begun() | {experiment: str(document.path)})
+
+
+def kept_configuration(content: dict[str, Any]) -> dict[str, Any]:
+    """The configuration that the run of a job on another machine began with; `content`, where that is not known.
+
+    So an edit while a job waits in the queue changes nothing of it.
+    """
+    path = _begun().get(str(content.get("experiment")))
+    return read_document(path) if path else content
+
+
+def _begun() -> dict[str, str]:
+    documents: dict[str, str] = json.loads(os.environ.get(BEGUN, "{}"))
+    return documents
 
 
 def configuration_files() -> dict[str, str | None]:

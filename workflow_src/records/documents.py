@@ -25,7 +25,7 @@ class Document:
     def write(self) -> None:
         """Write the file where it is absent or damaged. Raises ArtifactError where there is no room for it."""
         text = canonical(self.content)
-        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
             if self.path.read_text(encoding="utf-8") == text:
                 return
         with atomic(self.path) as file:

@@ -35,7 +35,7 @@ PARTS = {
     ),
     "snakemake.persistence:ParamsChange": ("only_new", "only_old"),
     "snakemake.persistence:PersistenceBase": ("has_metadata", "params_changed"),
-    "snakemake.rules:Rule": ("has_wildcards", "params"),
+    "snakemake.rules:Rule": ("has_wildcards", "is_producer", "params"),
     "snakemake.workflow:Workflow": (
         "cores",
         "dag",
@@ -234,7 +234,7 @@ def job_graph(
     output = OutputSettings(
         dryrun=True, quiet={Quietness.ALL}, log_level_override=logging.CRITICAL, enable_file_logging=False
     )
-    environment, targets = dict(os.environ), list(targets)
+    environment, targets, forcerun = dict(os.environ), list(targets), list(forcerun)
     try:
         with SnakemakeApi(output) as api:
             workflow_api = api.workflow(
@@ -257,8 +257,8 @@ def job_graph(
                 # Printing builds the graph, which the public API does not return.
                 with contextlib.redirect_stdout(io.StringIO()):
                     workflow_api.dag(settings).printdag()
-            except MissingRuleException:
-                raise _no_target(targets, workflow) from None
+            except MissingRuleException as failure:
+                raise _no_target({"--target": targets, "--forcerun": forcerun}, workflow) or failure from None
             yield _jobs(workflow.dag), workflow.globals
     except (WorkflowError, RuleException) as failure:
         message = " ".join(str(failure).split()).removesuffix(".")
@@ -275,13 +275,20 @@ def _jobs(dag: Any) -> list[GraphJob]:
     return list(graph_jobs.values())
 
 
-def _no_target(targets: Iterable[str], workflow: Any) -> ConfigError:
-    rules = [rule.name for rule in workflow.rules if not rule.has_wildcards()]
-    target = next(target for target in targets if target not in rules and not Path(target).exists())
-    return ConfigError(
-        "--target",
-        target,
-        problem="it is neither a target nor a file that a rule makes",
-        nearest_name=nearest(target, rules),
-        hint="snakemake --list-target-rules shows all targets",
-    )
+def _no_target(options: Mapping[str, Iterable[str]], workflow: Any) -> ConfigError | None:
+    """The error of the first word of an option that names neither a rule nor a file that a rule makes."""
+    rules = {
+        "--target": [rule.name for rule in workflow.rules if not rule.has_wildcards()],
+        "--forcerun": [rule.name for rule in workflow.rules],
+    }
+    for option, words in options.items():
+        for word in words:
+            if word not in rules[option] and not any(rule.is_producer(word) for rule in workflow.rules):
+                return ConfigError(
+                    option,
+                    word,
+                    problem="it is neither a rule nor a file that a rule makes",
+                    nearest_name=nearest(word, rules[option]),
+                    hint="snakemake --list shows all rules",
+                )
+    return None

@@ -95,7 +95,9 @@ class Settings(Inputs):
         if not self.full:
             fields, unchecked = fields - {"folder_hint"}, CHECKS
         files = {name: self._dump(file, exclude=unchecked) for name, file in dataset.files.items()}
-        return self._dump(dataset, include=fields) | {"files": files}
+        # Also where a dataset states none, so that changed defaults show.
+        generator = {"generator": self._dump(dataset.generated)} if dataset.generated else {}
+        return self._dump(dataset, include=fields) | {"files": files} | generator
 
     def settings_clean(self) -> str:
         """Filters as [name, settings], in their order, and the languages that they look at."""
