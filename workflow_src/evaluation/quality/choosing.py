@@ -68,10 +68,12 @@ def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path 
     file without the figure.
     """
     variant, name = VARIANTS[removal], main_metric().name
-    scores: Any = pydantic.create_model("Scores", __base__=Lenient, **{name: (float, ...)})
+    figures: dict[str, Any] = {name: (float, ...)}
+    scores: Any = pydantic.create_model("Scores", __base__=Lenient, **figures)
     if quality is not None:
-        by_variant: Any = pydantic.create_model("Quality", __base__=Lenient, **{variant: (scores, ...)})
-        return getattr(getattr(read_file(by_variant, quality), variant), name)
+        variants: dict[str, Any] = {variant: (scores, ...)}
+        content = read_file(pydantic.create_model("Quality", __base__=Lenient, **variants), quality)
+        return getattr(getattr(content, variant), name)
     assert chosen is not None, "the decode was measured on dev in one of two ways"
     point_type: Any = pydantic.create_model("Point", __base__=scores, settings=(dict[str, Any], ...))
     choice: Any = read_file(
