@@ -81,7 +81,8 @@ def code_of(member: Any) -> dict[str, str]:
 def check_member(where: str, member: Any) -> None:
     """Check a member by itself: its settings have defaults, and there are modules with the objects that jobs import.
 
-    Reads the files of modules without importing them; the packages around them are imported. Raises DeclarationError for the first fault.
+    Reads the files of modules without importing them, and imports only the packages around them. Raises
+    DeclarationError for the first fault.
     """
     settings = getattr(member, "settings", None)
     if settings is not None and any(field.is_required() for field in settings.model_fields.values()):
