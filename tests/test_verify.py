@@ -112,6 +112,8 @@ def test_what_does_not_match_is_reported(chain, spoil, sentence):
     with pytest.raises(InputError) as failure:
         verify("results/end")
     assert str(failure.value).startswith(sentence) and "\n" not in str(failure.value)
+    # One sentence, and no other one in it.
+    assert not str(failure.value).endswith("..") and ".;" not in str(failure.value)
 
 
 def forge(**values) -> None:

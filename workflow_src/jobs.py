@@ -42,7 +42,7 @@ class Machine(Frozen):
 
     device: str = Field("auto", description="auto, cpu, cuda or cuda:N")
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    threads: int = Field(1, description="CPU threads")
+    threads: int = Field(1, gt=0, description="CPU threads")
 
 
 class DeviceJobInputs(JobInputs, Machine):
@@ -181,6 +181,8 @@ def _set_up_log(path: Path | None) -> logging.Handler:
 
     Of several processes of one job only the first logs progress; all log errors, with their number. Returns the
     handler of the screen.
+
+    Raises ConfigError, which the screen shows, where the file cannot be written.
     """
     several, rank = torchrun.started(), torchrun.rank()
     screen: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -188,13 +190,18 @@ def _set_up_log(path: Path | None) -> logging.Handler:
         console = Console(stderr=True, soft_wrap=True)
         screen = RichHandler(console=console, show_time=False, show_level=False, show_path=False)
     screen.setLevel(logging.INFO)
-    handlers = [screen]
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(_LogFile(path, mode="a" if several else "w", encoding="utf-8"))
     # Not the remarks of libraries, which are for developers.
-    logging.basicConfig(level=logging.WARNING, format=_line_form(), handlers=handlers, force=True)
+    logging.basicConfig(level=logging.WARNING, format=_line_form(), handlers=[screen], force=True)
     log.setLevel(logging.WARNING if rank else logging.DEBUG)
+    if path:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = _LogFile(path, mode="a" if several else "w", encoding="utf-8")
+        except OSError as failure:
+            problem = f"it cannot be written ({failure.strerror})"
+            raise ConfigError("--log", str(path), problem=problem, hint="name a file elsewhere") from None
+        file.setFormatter(logging.Formatter(_line_form()))
+        logging.getLogger().addHandler(file)
     return screen
 
 
@@ -213,10 +220,10 @@ def start(
     """
     garbage.collect_rarely()
     options = _read_line(kind, description, words)
-    screen = _set_up_log(options.log)
-    guard.watch()
     began = time.perf_counter()
     try:
+        screen = _set_up_log(options.log)
+        guard.watch()
         inputs = read_inputs(kind, options.job, options.run, options.threads)
         if options.log and not torchrun.rank():
             _keep_beside(options.job, options.log)

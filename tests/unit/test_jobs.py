@@ -106,6 +106,7 @@ def test_settings_are_recorded_as_they_were_written(document):
         ({"shards": "x"}, "shards"),
         ({"precision": "float64"}, "precision"),
         ({"longest": 3}, "longest"),
+        ({"threads": -3}, "threads"),
     ],
 )
 def test_a_wrong_field_ends_the_job_with_one_sentence_that_the_log_has_too(change, setting, document, tmp_path, capsys):
@@ -127,6 +128,22 @@ def test_a_file_that_is_no_document_is_refused_by_its_name(text, tmp_path, capsy
     with pytest.raises(SystemExit) as exit_info:
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=["--job", str(path)])
     assert exit_info.value.code == 1 and capsys.readouterr().err.startswith(f"error: {path} ")
+
+
+def test_a_folder_in_place_of_a_document_is_named(tmp_path, capsys):
+    with pytest.raises(SystemExit) as exit_info:
+        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=["--job", str(tmp_path)])
+    assert exit_info.value.code == 1 and capsys.readouterr().err.startswith(f"error: {tmp_path} is a folder")
+
+
+@pytest.mark.parametrize("place", ["", "a.txt/b/job.log"])
+def test_a_log_that_cannot_be_written_ends_the_job_with_one_sentence(place, document, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("a file")
+    log = str(tmp_path / place)
+    with pytest.raises(SystemExit) as exit_info:
+        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=["--job", str(document()), "--log", log])
+    error = capsys.readouterr().err
+    assert exit_info.value.code == 1 and error.startswith(f"error: --log is '{log}'") and error.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -114,13 +114,14 @@ def _read(base: Path, path: str) -> tuple[Provenance, ArtifactError | None]:
             problem = f"has provenance of format {short_repr(record.format)}, and not of {FORMAT}"
     except (pydantic.ValidationError, KeyError, TypeError):
         problem = "carries no checksum of itself: it was changed"
-    except IsADirectoryError:
-        problem, fix = "is a folder, not a record", f"remove it and {AGAIN}"
     except (OSError, ValueError, RecursionError) as failure:
         # ValueError: an ArtifactError, or a path that no file can have.
-        problem = f"was changed after it was made: {failure}"
+        reason = f"it {failure.problem}" if isinstance(failure, ArtifactError) else failure
+        problem = f"was changed after it was made: {reason}"
         if not os.path.lexists(base / path):
             problem, fix = "is missing", AGAIN
+        elif os.path.isdir(base / path):
+            problem, fix = "is a folder, not a record", f"remove it and {AGAIN}"
     return record, ArtifactError(path, problem, fix) if problem else None
 
 

@@ -140,14 +140,14 @@ class StateFolder:
         record = {"sha256": sha256(path), "step": step, "values": values}
         write_json(path.with_suffix(".json"), record | {"digest": fingerprint(record)})
         for old in self._states()[:-KEEP]:
-            old.unlink()
+            old.unlink(missing_ok=True)
             old.with_suffix(".safetensors").unlink(missing_ok=True)
         for orphan in self.folder.glob("step-*.safetensors"):
             if not orphan.with_suffix(".json").exists():
-                orphan.unlink()
+                orphan.unlink(missing_ok=True)
         # Left by a job that was killed while it wrote.
         for partial in self.folder.glob(".*.partial"):
-            partial.unlink()
+            partial.unlink(missing_ok=True)
 
     def _states(self) -> list[Path]:
         return sorted(self.folder.glob("step-*.json"))
@@ -166,7 +166,7 @@ class StateFolder:
                 return load_tensors(path), record["values"]
             except (ArtifactError, KeyError, TypeError, AttributeError) as failure:
                 log.warning("warning: training state %s cannot be used (%s); trying an older one", path, failure)
-                marker.unlink()
+                marker.unlink(missing_ok=True)
                 # The updates after it are computed again, perhaps on another machine.
                 (self.folder / FINISHED).unlink(missing_ok=True)
         return None

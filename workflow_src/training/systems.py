@@ -124,7 +124,7 @@ def write_system(
     (folder / "config.json").unlink(missing_ok=True)
     # Left by jobs that were killed here: the state's lock keeps others from writing now.
     for partial in folder.glob(".*.partial"):
-        partial.unlink()
+        partial.unlink(missing_ok=True)
     with atomic(folder / "training.jsonl") as file:
         for entry in history:
             file.write(json.dumps(entry, sort_keys=True) + "\n")
