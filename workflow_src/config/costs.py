@@ -201,9 +201,14 @@ def sentence_length(plan: Plan, length: float | None = None) -> float:
     return length if limit == AUTO else min(length, limit)
 
 
-def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:
-    """Training pairs: `pairs`, or those of the dataset, cut to the recipe's limit; None where neither is known."""
+def raw_pairs(plan: Plan, pairs: int | None = None) -> int | None:
+    """Training pairs before the recipe's limit: `pairs`, or those of the dataset; None where neither is known."""
     dataset = plan.loaded.dataset
-    count = pairs or getattr(dataset.generated, "train", None) or dataset.pairs
+    return pairs or getattr(dataset.generated, "train", None) or dataset.pairs
+
+
+def training_pairs(plan: Plan, pairs: int | None = None) -> int | None:
+    """Training pairs: `raw_pairs`, cut to the recipe's limit."""
+    count = raw_pairs(plan, pairs)
     limit = plan.recipe.limits.get("train")
     return min(count, limit) if count and limit else count

@@ -28,6 +28,7 @@ from workflow_src.config.costs import (
     gpu_rates,
     layers,
     parameters,
+    raw_pairs,
     sentence_length,
     sized,
     training_pairs,
@@ -50,8 +51,9 @@ from workflow_src.config.texts import MONOLINGUAL
 
 # Pairs where neither the dataset, the configuration nor the size of the user's own texts says how many there are.
 UNKNOWN_PAIRS = 5_000_000
-# Bytes of a pair of short sentences, and how many times smaller compressed text is. Archives count as compressed.
-BYTES_A_PAIR, COMPRESSION, PLAIN = 40, 4, ("", ".txt", ".tsv", ".csv")
+# Bytes of a pair of short sentences and of one, and how many times smaller compressed text is. Archives count as
+# compressed.
+BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv", ".csv")
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
@@ -76,12 +78,26 @@ def pairs_by_bytes(plan: Plan) -> int | None:
     if any(name in dataset.files for part in dataset.train for name in part.files(languages)):
         return None
     # Without dev and test of its own, a dataset has all of its files in train.
-    paths = [Path(path) for path in plan.own_files()]
+    size = _text_bytes(plan, plan.own_files())
+    return None if size is None else max(1, size // BYTES_A_PAIR)
+
+
+def monolingual_by_bytes(plan: Plan) -> int | None:
+    """Lines of text of the source language before the recipe's limit, about and rather too many, by the sizes of the
+    user's files or of what was downloaded; None where neither is there."""
+    own = list(plan.own_monolingual.values())
+    size = _text_bytes(plan, own) if own == plan.monolingual_texts else None
+    size = _text_bytes(plan, [plan.raw(MONOLINGUAL, plan.recipe.source)]) if size is None else size
+    return None if size is None else max(1, size // BYTES_A_LINE)
+
+
+def _text_bytes(plan: Plan, files: list[str]) -> int | None:
+    """Bytes of texts, compressed ones as if they were not; None where a file is not there."""
+    paths = [Path(path) for path in files]
     if not paths or not all(path.is_file() for path in paths):
         return None
-    endings = {*PLAIN, *(f".{language}" for language in languages)}
-    size = sum(path.stat().st_size * (1 if path.suffix in endings else COMPRESSION) for path in paths)
-    return max(1, size // BYTES_A_PAIR)
+    endings = {*PLAIN, f".{plan.recipe.source}", f".{plan.recipe.target}"}
+    return sum(path.stat().st_size * (1 if path.suffix in endings else COMPRESSION) for path in paths)
 
 
 class Requests:
@@ -92,9 +108,13 @@ class Requests:
     """
 
     def __init__(self, plan: Plan, gpu: bool, monolingual: int | None = None):
-        pairs = training_pairs(plan) or training_pairs(plan, pairs_by_bytes(plan)) or UNKNOWN_PAIRS
+        raw = raw_pairs(plan) or pairs_by_bytes(plan) or UNKNOWN_PAIRS
+        pairs, length = training_pairs(plan, raw) or raw, sentence_length(plan)
         # Text of one language is often the larger one.
-        self.sizes = Sizes(pairs, sentence_length(plan), monolingual or max(pairs, UNKNOWN_PAIRS))
+        lines = monolingual or max(pairs, UNKNOWN_PAIRS)
+        self.sizes = Sizes(pairs, length, lines)
+        # Before the recipe's limits.
+        self.raw_sizes = Sizes(raw, length, monolingual_by_bytes(plan) or max(lines, UNKNOWN_PAIRS))
         self.plan = sized(plan, self.sizes)
         self.gpu, self.runtime = gpu, plan.config.runtime
         self.table = rule_table(self.plan)
@@ -148,7 +168,8 @@ class Requests:
 
     def _lines(self, rule: Rule, wildcards: dict[str, str]) -> int:
         """Pairs or lines of the text that a job reads."""
-        return self.sizes.sentences(MONOLINGUAL if rule.monolingual else text_of(wildcards)) or UNKNOWN_PAIRS
+        sizes = self.raw_sizes if rule.raw else self.sizes
+        return sizes.sentences(MONOLINGUAL if rule.monolingual else text_of(wildcards)) or UNKNOWN_PAIRS
 
     def _minutes(self, work: Work, thread_rate: float) -> float:
         """Twice the minutes of work at the lowest rate."""

@@ -133,7 +133,8 @@ class Ask:
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """A rule. `settings` is the place of its settings in a configuration, with wildcards; `by_system`: a plan shows its
-    jobs by system. An empty stage stands for the name of the rule; `monolingual`: it reads text of one language."""
+    jobs by system. An empty stage stands for the name of the rule; `monolingual`: it reads text of one language; `raw`:
+    it reads the whole text, also where a limit cuts what is written."""
 
     stage: str = ""
     settings: str = ""
@@ -141,6 +142,7 @@ class Rule:
     work: WorkOf | None = None
     by_system: bool = True
     monolingual: bool = False
+    raw: bool = False
 
 
 # Filters that remember pairs, and language identification.
@@ -155,8 +157,8 @@ JOINING = Rule("translate", "decodes.{search}")
 RULES = {
     "download": Rule("data", "recipe.dataset", Ask(minutes=240)),
     "download_monolingual": Rule("data", "recipe.monolingual", Ask(minutes=240), monolingual=True),
-    "clean": Rule("data", "recipe", CLEANING),
-    "clean_monolingual": Rule("data", "recipe", CLEANING, monolingual=True),
+    "clean": Rule("data", "recipe", CLEANING, raw=True),
+    "clean_monolingual": Rule("data", "recipe", CLEANING, monolingual=True, raw=True),
     "normalise": Rule("data", "recipe", Ask(bytes_a_pair=500, pairs_a_minute=50_000, shared_out=True)),
     "normalise_monolingual": Rule(
         "data", "recipe", Ask(bytes_a_pair=100, pairs_a_minute=50_000, shared_out=True), monolingual=True
@@ -201,7 +203,7 @@ def rule_table(plan: Plan) -> dict[str, Rule]:
     split, normalise = plan.loaded.dataset.split, RULES["normalise"]
     if split and split.method == "connected-groups":
         ask = dataclasses.replace(normalise.ask, bytes_a_pair=SPLIT_BYTES)
-        table["normalise"] = dataclasses.replace(normalise, ask=ask)
+        table["normalise"] = dataclasses.replace(normalise, ask=ask, raw=True)
     return table
 
 

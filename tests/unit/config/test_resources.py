@@ -203,9 +203,31 @@ def test_the_corpus_counts_where_it_is_read():
     assert of(large, "normalise") == (6250, 105)
 
 
+def test_a_text_is_cleaned_as_a_whole_whatever_the_limit_of_the_recipe_is(tmp_path):
+    text = tmp_path / "news.de"
+    text.write_text("ein ziemlich kurzer Satz\n" * 400_000)
+    # As for a run: the number of lines is cut to the limit.
+    recipe = {"monolingual": [{"texts": {"de": str(text)}}], "clean": ["length"]}
+
+    def asked(limit: int, rule: str) -> tuple[int, int, int]:
+        limits = {"train": limit, "monolingual": limit}
+        plan = Plan(load_experiment("wmt14", recipe=recipe | {"source": "de", "target": "en", "limits": limits}))
+        requests = Requests(plan, False, monolingual=min(limit, 400_000))
+        return *of(requests, rule), requests.corpus_threads(rule)
+
+    for rule in ("clean", "clean_monolingual"):
+        assert asked(1000, rule) == asked(10**8, rule)
+    for rule in ("normalise", "normalise_monolingual"):
+        assert all(few < many for few, many in zip(asked(1000, rule), asked(10**8, rule), strict=True))
+    # At least the true number, and not the millions that are taken where nothing is known.
+    megabytes, minutes, threads = asked(1000, "clean_monolingual")
+    assert 2000 + 400_000 * 100 / 1e6 <= megabytes <= 2000 + 2_000_000 * 100 / 1e6 + 8 * 250
+    assert 15 + 400_000 / 250_000 <= minutes < 15 + 2_000_000 / 250_000 and 4 <= threads <= 8
+
+
 def test_a_large_text_is_shared_out_to_threads_and_a_small_one_is_not():
     small, large = requests_for("tatoeba", recipe={"limits": {"train": 20_000}}), requests_for("wmt14")
-    for rule in ("clean", "normalise", "encode"):
+    for rule in ("normalise", "encode"):
         assert (small.corpus_threads(rule), large.corpus_threads(rule)) == (1, 8)
     text = SimpleNamespace(text="raw", split="train")
     assert large.corpus_threads("encode", text) == 8
