@@ -25,7 +25,8 @@ def resolve_decodes(
     decodes: list[Decode] = []
     for number, own in enumerate(config.decodes):
         section, where = _with_defaults(own, config.decode_defaults), f"decodes[{number}]"
-        engine_place = f"{where}.engine" if "engine" in own.model_fields_set else "decode_defaults.engine"
+        is_shared = config.decode_defaults.engine is not None and "engine" not in own.model_fields_set
+        engine_place = "decode_defaults.engine" if is_shared else f"{where}.engine"
         for name in _as_tuple(section.system):
             _check_system(name, systems, None, f"{where}.system")
             decodes += _decodes(section, systems[name], systems, test_sets, where, engine_place)
