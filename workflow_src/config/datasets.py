@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
 from workflow_src.config.sizes import AUTO, vocabulary_size
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.errors import ConfigError, nearest
 from workflow_src.spec import UNKNOWN, Frozen
 
@@ -38,7 +38,9 @@ def _language(value: str) -> str:
 Language = Annotated[str, AfterValidator(_language)]
 
 Languages = Annotated[
-    tuple[Language, ...], Field(min_length=1, max_length=2, description="source and target, or that of a text in one")
+    tuple[Language, ...],
+    Field(min_length=1, max_length=2, description="source and target, or that of a text in one"),
+    AfterValidator(distinct),
 ]
 
 
@@ -364,9 +366,9 @@ class DatasetFiles(Frozen):
             for number, part in enumerate(parts):
                 for language in part.languages:
                     where, count = f"{self.place(split, number)}.texts.{language}", part.references(language)
-                    if split == "train" and count > 1:
+                    if split in TRAINING_SPLITS and count > 1:
                         hint = "name one; several references of a source are for dev and test"
-                        raise ConfigError(where, problem=f"{count} texts, and train learns from one", hint=hint)
+                        raise ConfigError(where, problem=f"{count} texts, and {split} has one", hint=hint)
                     if count != parts[0].references(language):
                         problem = f"{count} of them, and {self.place(split, 0)} has {parts[0].references(language)}"
                         raise ConfigError(where, problem=problem, allowed="as many in every part")
@@ -412,6 +414,12 @@ class RawText(DatasetFiles):
     """What one download writes: train, dev and test sets of a dataset, or text of one language alone."""
 
     monolingual: tuple[Part, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_parts(self):
+        if not self.raw_splits:
+            raise ConfigError("train", problem="missing", hint="add parts under train, or under monolingual")
+        return self
 
     @property
     def parts(self) -> dict[str, tuple[Part, ...]]:

@@ -11,13 +11,13 @@ from pydantic import Field
 
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.datasets import Languages, raw_names
-from workflow_src.config.texts import TRAINING_SPLITS
 from workflow_src.data.cleaning import SCORES_FILE, clean, report, steps_of
 from workflow_src.data.drops import left_out, units
 from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.raw import read_raw_summary
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
-from workflow_src.records.atomic import atomic, copy_file, read_json, write_json
+from workflow_src.records.atomic import atomic, copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
 from workflow_src.spec import SCORES, Frozen, Pair
@@ -50,11 +50,10 @@ def run(inputs: Inputs) -> str:
     sides = codes[0], codes[-1]
     cleaning = filter_settings(inputs.settings.clean, sides)
     steps = steps_of(cleaning, sides)
-    raw = read_json(inputs.raw)
+    raw = read_raw_summary(inputs.raw, codes)
     inputs.summary.unlink(missing_ok=True)
-    references = raw.get("references", {})
-    texts = {split: raw_names(split, codes, references.get(split, 1)) for split in raw["pairs"]}
-    (training,) = texts.keys() & TRAINING_SPLITS
+    texts = {split: raw_names(split, codes, raw.references.get(split, 1)) for split in raw.pairs}
+    training = raw.training
     source, target = raw_folder / texts[training][0], raw_folder / texts[training][-1]
     scores = raw_folder / SCORES_FILE if any(SCORES in filters()[name].needs for name in cleaning) else None
     lines = check_parallel(source, target)
@@ -83,10 +82,10 @@ def run(inputs: Inputs) -> str:
     dropped_here = {"cleaning": lines - kept_count}
     write_json(
         inputs.summary,
-        {key: raw[key] for key in ("dataset", "languages", "places", "downloads", "references") if key in raw}
+        raw.model_dump(mode="json", exclude_unset=True)
         | {
-            "pairs": raw["pairs"] | {training: kept_count},
-            "dropped": raw["dropped"] | {training: raw["dropped"][training] | dropped_here},
+            "pairs": raw.pairs | {training: kept_count},
+            "dropped": raw.dropped | {training: raw.dropped[training] | dropped_here},
             "cleaning": [step.as_json() for step in steps],
             "sha256": sums,
             "provenance": provenance(recorded(inputs.settings), files_read, sums),

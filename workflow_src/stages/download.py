@@ -5,18 +5,19 @@ further references beside them, or one of text in one language. Nothing is split
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from pathlib import Path
 
 from pydantic import Field
 
 from workflow_src.config.datasets import Languages, RawText, raw_names
-from workflow_src.config.texts import TRAINING_SPLITS
+from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
 from workflow_src.data.drops import left_out, units
 from workflow_src.data.places import Places
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
@@ -36,13 +37,15 @@ class Inputs(JobInputs):
 
 def write_parts(
     corpus: RawCorpus, names: dict[str, list[str]], folder: Path, scores: bool
-) -> tuple[dict[str, int], dict[str, Places]]:
+) -> tuple[dict[str, int], dict[str, Places], dict[str, int]]:
     """Write the texts of every split, whose `names` are those of source, target, if any, and further references.
 
     All are written or none; with `scores` also train.scores: a number for each pair of train, or an empty line where it
-    has none. Returns the number of pairs of each split, and the places that pairs of dev and test come from.
+    has none. Returns the number of pairs of each split, the places that pairs of dev and test come from, and the lines
+    of each text in one language.
     """
     counts = dict.fromkeys(names, 0)
+    lines_of_texts: Counter[str] = Counter()
     places = {split: Places() for split in names if split not in TRAINING_SPLITS}
     with contextlib.ExitStack() as stack:
         files = {
@@ -59,23 +62,23 @@ def write_parts(
                     file.write(line + "\n")
                 if split in places:
                     places[split].add(pair.names, pair.number)
+                elif split == MONOLINGUAL:
+                    lines_of_texts[pair.names[0]] += 1
                 counts[split] += 1
             if not counts[split]:
                 raise ArtifactError(split, f"of dataset {corpus.dataset.name} is empty", "check its parts")
-    return counts, places
+    return counts, places, dict(lines_of_texts)
 
 
 def run(inputs: Inputs) -> str:
     dataset, languages, folder = inputs.settings, inputs.languages, inputs.summary.parent
-    if len(set(languages)) < len(languages):
-        raise ConfigError("languages", list(languages), allowed="two languages that differ")
     mirrors = mirror_folders(inputs.mirrors)
     files = Files(dataset.files, inputs.downloads, mirrors, inputs.allow_unpinned, inputs.patience)
     references = {split: dataset.references(split, languages[-1]) for split in dataset.raw_splits}
     names = {split: raw_names(split, languages, count) for split, count in references.items()}
     inputs.summary.unlink(missing_ok=True)
     with RawCorpus(dataset, languages, files.locate, inputs.folder) as corpus:
-        counts, places = write_parts(corpus, names, folder, inputs.scores)
+        counts, places, lines_of_texts = write_parts(corpus, names, folder, inputs.scores)
         dropped = {split: dict(corpus.dropped[split]) for split in names}
     if not inputs.scores and "train" in names:
         (folder / SCORES_FILE).unlink(missing_ok=True)
@@ -96,11 +99,13 @@ def run(inputs: Inputs) -> str:
             "sha256": sums,
             "downloads": files.fetched,
             **({"references": several} if several else {}),
+            **({"texts": lines_of_texts} if lines_of_texts else {}),
             "provenance": record,
         },
     )
     counted = ", ".join(f"{split} {count:,}{left_out(dropped[split])}" for split, count in counts.items())
-    return f"{dataset.name} {'-'.join(languages)}: {counted} {units(languages)}"
+    of_texts = "".join(f"; {text} {lines:,}" for text, lines in lines_of_texts.items())
+    return f"{dataset.name} {'-'.join(languages)}: {counted} {units(languages)}{of_texts}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pydantic import Field
 
 from workflow_src.config.datasets import (
     TEST,
+    GroupSplit,
     Languages,
     NormalisationConfig,
     NthSplit,
@@ -34,14 +35,15 @@ from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of, 
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
+from workflow_src.data.raw import RawSummary, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.splits import EveryNth, connected_groups, key
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.atomic import atomic, read_json, write_json
+from workflow_src.records.atomic import atomic, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.runtime.workers import Workers, blocks_of
 
@@ -360,18 +362,33 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
         )
 
 
+def check_split(split: Split | None, raw: RawSummary) -> None:
+    """Check that dev and test come from raw text or from `split`, and not from both. Raises ConfigError."""
+    if split is None:
+        if len(raw.languages) > 1 and not ("dev" in raw.held_out and len(raw.held_out) > 1):
+            hint = "add it, or take raw text with dev and test"
+            raise ConfigError("settings.split", problem=f"the raw text has {', '.join(raw.pairs)} alone", hint=hint)
+        return
+    if len(raw.languages) == 1:
+        raise ConfigError("settings.split", problem="the text is in one language", hint="remove it")
+    if isinstance(split, NthSplit) and ("dev" in raw.held_out or not raw.held_out):
+        raise ConfigError("settings.split.method", split.method, problem="the raw text must have test sets, and no dev")
+    if isinstance(split, GroupSplit) and raw.held_out:
+        problem = f"the raw text has {' and '.join(raw.held_out)} of its own"
+        raise ConfigError("settings.split.method", split.method, problem=problem, hint="remove split")
+
+
 def run(inputs: Inputs) -> str:
     settings, codes, folder = inputs.settings, inputs.settings.languages, inputs.summary.parent
     normalisers = normalisers_of(settings)
-    raw = read_json(inputs.raw)
-    references = raw.get("references", {})
+    raw = read_raw_summary(inputs.raw, codes)
+    check_split(settings.split, raw)
+    references, training = raw.references, raw.training
     texts = {
         name: [inputs.raw.parent / text for text in raw_names(name, codes, references.get(name, 1))]
-        for name in raw["pairs"]
+        for name in raw.pairs
     }
-    test_sets = [name for name in texts if name not in ("dev", *TRAINING_SPLITS)] or [TEST]
-    held_out = ["dev", *test_sets] if len(codes) > 1 else []
-    (training,) = texts.keys() & TRAINING_SPLITS
+    held_out = list(dict.fromkeys(("dev", *(raw.held_out or [TEST])))) if len(codes) > 1 else []
     read_counts: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
@@ -385,13 +402,13 @@ def run(inputs: Inputs) -> str:
         for name, paths in sorted(texts.items(), key=lambda text: text[0] == training):
             unusable: Counter[str] = Counter()
             lines = max(check_parallel(paths[0], path) for path in paths[1:] or paths)
-            earlier = Counter(raw["dropped"][name])
+            earlier = Counter(raw.dropped[name])
             open_writers = {
                 part: writer
                 for part, writer in writers.items()
                 if part == name or (settings.split and name == training and part not in texts)
             }
-            origins = Places(raw["places"][name]) if name in raw["places"] else None
+            origins = Places(raw.places[name]) if name in raw.places else None
             count = fill(open_writers, assigned_rows(name, paths, inputs, writers, unusable), origins)
             read_counts[name] = lines + earlier.total()
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
@@ -433,7 +450,7 @@ def run(inputs: Inputs) -> str:
             "read": read_counts,
             "dropped": dropped,
             # Not those of a split: they are never too long, and would be as many numbers as pairs.
-            "places": {name: writers[name].places.runs for name in raw["places"]},
+            "places": {name: writers[name].places.runs for name in raw.places},
             "limits": settings.limits,
             "found_in_train": in_train,
             "round_trip_bleu": round_trip,
@@ -441,7 +458,7 @@ def run(inputs: Inputs) -> str:
             "split": settings.split and recorded(settings.split),
             "normalisation": settings.normalisation.model_dump(mode="json"),
             **({"placeholders": spans} if spans else {}),
-            **{key: raw[key] for key in ("downloads", "cleaning", "references") if raw.get(key)},
+            **raw.model_dump(include={"downloads", "cleaning", "references", "texts"}, exclude_defaults=True),
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },

@@ -135,7 +135,7 @@ def test_references_have_files_of_their_own():
         (
             {"train": [texts("train", "a.en", "b.en")]},
             {},
-            {"setting": "recipe.dataset.train[0].texts.en", "problem": "2 texts, and train learns from one"},
+            {"setting": "recipe.dataset.train[0].texts.en", "problem": "2 texts, and train has one"},
         ),
         (
             {"test": {"talks": [*TALKS, texts("more")]}},

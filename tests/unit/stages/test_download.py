@@ -146,7 +146,9 @@ def test_bad_input_leaves_no_half_written_corpus(tmp_path, mirror, capsys):
     (tmp_path / "y.en").write_text("one\n")
     assert "x.de has 2 lines, but y.en has 1" in failure(capsys, missing_test)
     assert "language of dataset mini is 'fr'; " in failure(capsys, settings(), *mirrors, languages=("de", "fr"))
-    assert "allowed: two languages" in failure(capsys, settings(), *mirrors, languages=("de", "de"))
+    assert "languages is ['de', 'de']; allowed: each once" in failure(
+        capsys, settings(), *mirrors, languages=("de", "de")
+    )
     assert "trian: " in failure(capsys, settings(trian=[]), *mirrors)
     folder = tmp_path / "results/mini/raw"
     assert not folder.exists() or not list(folder.iterdir())

@@ -62,6 +62,8 @@ def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
     }
     record = read_json(tmp_path / "raw/monolingual.json")
     assert (record["languages"], record["pairs"], record["places"]) == (["de"], {"monolingual": 4}, {})
+    # A text that came short is seen.
+    assert record["texts"] == {names[0]: 3, names[1]: 1}
     assert {entry["path"] for entry in record["provenance"]["inputs"].values()} == set(names)
 
 
@@ -72,6 +74,20 @@ def test_a_text_that_cannot_be_read_is_one_sentence(refused, tmp_path, content, 
     error = refused("download", download([str(tmp_path / "a.de")], tmp_path))
     assert error.path == str(tmp_path / "a.de") and word in error.problem
     assert not list((tmp_path / "raw").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "setting"),
+    [
+        ({"monolingual": [{"texts": {"de": ["a.de", "b.de"]}}]}, "settings.monolingual[0].texts.de"),
+        ({}, "settings.train"),
+        ({"kind": "folder", "folder_hint": "both texts"}, "settings.train"),
+    ],
+)
+def test_parts_that_give_no_text_in_one_language_are_refused(refused, tmp_path, parts, setting):
+    words = ["--settings", json.dumps({"name": "mine", "languages": ["de", "en"]} | parts), "--languages", "de"]
+    error = refused("download", [*words, "--summary", str(tmp_path / "raw/monolingual.json")])
+    assert error.setting == setting and not (tmp_path / "raw").exists()
 
 
 def test_every_line_is_kept_or_counted_by_reason(prepare, tiny, caplog):

@@ -4,9 +4,11 @@ import hashlib
 import json
 import random
 import re
+import shutil
 import tracemalloc
 
 import pytest
+from refusals import fields_of
 from stage_words import start_stage
 
 from workflow_src.stages import normalise as stage
@@ -34,7 +36,8 @@ def write_raw(folder, texts, dropped=None):
         counts[name.split(".")[0]] = text.count("\n")
     places = {name: [[0, f"my {name}.ro", f"my {name}.en", 2]] for name in counts if name != "train"}
     content = {"pairs": counts, "dropped": {key: {} for key in counts} | (dropped or {}), "places": places}
-    content |= {"downloads": {"talks": {"check": "sha256"}}}
+    languages = list(dict.fromkeys(name.split(".")[-1] for name in texts))
+    content |= {"languages": languages, "downloads": {"talks": {"check": "sha256"}}}
     (folder / "raw.json").write_text(json.dumps(content))
     return folder
 
@@ -321,9 +324,10 @@ def repeating(count=300):
 def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path):
     rows = repeating()
     texts = {f"train.{code}": "".join(row[side] + "\n" for row in rows) for side, code in enumerate(("ro", "en"))}
-    write_raw(tmp_path / "raw", texts)
     splits = {}
     for languages in (("ro", "en"), ("en", "ro")):
+        shutil.rmtree(tmp_path / "raw", ignore_errors=True)
+        write_raw(tmp_path / "raw", {f"train.{code}": texts[f"train.{code}"] for code in languages})
         summary = normalise(tmp_path, split=CONNECTED, languages=languages, max_length_ratio=3.0)
         assert sum(summary["pairs"].values()) + sum(summary["dropped"]["train"].values()) == len(rows)
         assert summary["read"] == {"train": len(rows)} and summary["places"] == {}
@@ -374,3 +378,60 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, raw):
         tracemalloc.stop()
     # Each text of the larger corpus has 2.5 MB more.
     assert peaks[1] < peaks[0] + 500_000
+
+
+NTH = {"method": "every-nth", "every": 4}
+
+
+@pytest.mark.parametrize("stage_name", ["clean", "normalise"])
+@pytest.mark.parametrize(
+    ("changes", "languages", "fields"),
+    [
+        ({"pairs": None}, ("ro", "en"), {"mentions": ("raw.json", "pairs")}),
+        ({"languages": None}, ("ro", "en"), {"mentions": ("raw.json", "languages")}),
+        ({"pairs": {"dev": 2, "test": 2}}, ("ro", "en"), {"mentions": ("raw.json", "pairs", "train")}),
+        ({"dropped": {"train": {}, "dev": {}}}, ("ro", "en"), {"mentions": ("raw.json", "dropped.test")}),
+        ({"places": {"train": []}}, ("ro", "en"), {"mentions": ("raw.json", "places.train")}),
+        ({}, ("ro",), {"setting": "settings.languages", "value": ["ro"]}),
+        ({}, ("en", "ro"), {"setting": "settings.languages", "value": ["en", "ro"]}),
+        ({}, ("ro", "de"), {"setting": "settings.languages", "value": ["ro", "de"]}),
+        ({}, ("ro", "ro"), {"setting": "settings.languages", "value": ["ro", "ro"]}),
+        ({"languages": ["ro"]}, ("ro",), {"mentions": ("raw.json", "one language", "monolingual")}),
+    ],
+)
+def test_a_summary_of_other_text_is_refused(raw, refused, tmp_path, stage_name, changes, languages, fields):
+    content = json.loads((raw / "raw.json").read_text()) | changes
+    (raw / "raw.json").write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+    of_stage = {"clean": {"clean": []}, "normalise": {"normalisation": {}}}[stage_name]
+    words = ["--settings", json.dumps({"languages": languages} | of_stage), "--raw", str(raw / "raw.json")]
+    error = refused(stage_name, [*words, "--summary", str(tmp_path / "out/summary.json")])
+    assert fields_of(error, fields) == fields and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("texts", "split", "fields"),
+    [
+        (("train", "dev", "test"), CONNECTED, {"setting": "settings.split.method", "mentions": ("dev and test",)}),
+        (("train", "dev", "test"), NTH, {"setting": "settings.split.method", "mentions": ("no dev",)}),
+        (("train", "test"), CONNECTED, {"setting": "settings.split.method", "mentions": ("test",)}),
+        (("train",), NTH, {"setting": "settings.split.method", "mentions": ("test sets",)}),
+        (("train",), None, {"setting": "settings.split"}),
+        (("train", "dev"), None, {"setting": "settings.split"}),
+        (("train", "test"), None, {"setting": "settings.split"}),
+    ],
+)
+def test_dev_and_test_come_from_raw_text_or_from_a_split(refused, tmp_path, texts, split, fields):
+    write_raw(tmp_path / "raw", {name: text for name, text in RAW.items() if name.split(".")[0] in texts})
+    settings = {"languages": ("ro", "en"), "normalisation": {}, "split": split}
+    words = ["--settings", json.dumps(settings), "--raw", str(tmp_path / "raw/raw.json")]
+    error = refused("normalise", [*words, "--summary", str(tmp_path / "out/summary.json")])
+    assert fields_of(error, fields) == fields and not (tmp_path / "out").exists()
+
+
+def test_a_text_in_one_language_is_not_split(refused, tmp_path):
+    write_raw(tmp_path / "raw", {"monolingual.ro": "unu\ndoi\n"})
+    content = json.loads((tmp_path / "raw/raw.json").read_text())
+    (tmp_path / "raw/raw.json").write_text(json.dumps(content | {"places": {}}))
+    words = ["--settings", json.dumps({"languages": ["ro"], "normalisation": {}, "split": CONNECTED})]
+    words += ["--raw", str(tmp_path / "raw/raw.json"), "--summary", str(tmp_path / "out/summary.json")]
+    assert refused("normalise", words).setting == "settings.split"

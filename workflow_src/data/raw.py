@@ -1,0 +1,68 @@
+"""The summary of raw text: what download and clean write beside it, and clean and normalise read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from workflow_src.config.datasets import Languages
+from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
+from workflow_src.errors import ConfigError
+from workflow_src.records.checked import Lenient, read_file
+
+
+class RawSummary(Lenient):
+    """Counts of raw text by split: train, dev and test sets in two languages, or text in one language alone.
+
+    `dropped` counts by reason the lines that are left out. `places` says where the lines of dev and test come from.
+    `references` has the splits with several references of each source. `texts` has the lines of each text in one
+    language.
+    """
+
+    languages: Languages
+    pairs: dict[str, int] = Field(min_length=1)
+    dropped: dict[str, dict[str, int]]
+    places: dict[str, list[list[Any]]]
+    dataset: str = ""
+    references: dict[str, int] = {}
+    texts: dict[str, int] = {}
+    downloads: dict[str, Any] = {}
+    cleaning: list[Any] = []
+
+    @model_validator(mode="after")
+    def _one_training_text(self):
+        if len(self.languages) == 1 and self.pairs.keys() != {MONOLINGUAL}:
+            raise ConfigError("pairs", list(self.pairs), problem="the text is in one language", allowed=[MONOLINGUAL])
+        if len(self.languages) > 1 and ("train" not in self.pairs or MONOLINGUAL in self.pairs):
+            raise ConfigError("pairs", list(self.pairs), allowed="train, dev and test sets, train among them")
+        for name in self.pairs:
+            if name not in self.dropped:
+                raise ConfigError(f"dropped.{name}", problem="missing")
+        for name in self.places:
+            if name not in self.held_out:
+                raise ConfigError(f"places.{name}", allowed=self.held_out)
+        return self
+
+    @property
+    def training(self) -> str:
+        """The name of the training text."""
+        return next(name for name in self.pairs if name in TRAINING_SPLITS)
+
+    @property
+    def held_out(self) -> list[str]:
+        """Names of dev and test sets that the text has."""
+        return [name for name in self.pairs if name not in TRAINING_SPLITS]
+
+
+def read_raw_summary(path: Path, languages: tuple[str, ...]) -> RawSummary:
+    """The summary of raw text in `languages`, source and target, or one.
+
+    Raises ArtifactError for a file that is none, and ConfigError for text in other languages.
+    """
+    summary = read_file(RawSummary, path)
+    if summary.languages != languages:
+        allowed = f"{' and '.join(summary.languages)}, which {path} is of"
+        raise ConfigError("settings.languages", list(languages), allowed=allowed)
+    return summary
