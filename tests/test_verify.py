@@ -200,6 +200,17 @@ def test_a_file_of_a_library_may_be_json_and_an_original_may_lie_with_the_result
     assert first_mismatch("results/end") == "results/end/vocabulary.json"
 
 
+def test_a_missing_record_is_named_before_what_it_vouched_for(chain):
+    Path("results/data/a-vocabulary.json").write_text("[]")
+    write_record("results/data/model.json", {}, {"own": "mine.txt"}, ["a-vocabulary.json"])
+    write_json("results/end/last.json", {"provenance": provenance({}, {"model": "results/data/model.json"})})
+    assert first_mismatch("results/end") == ""
+    Path("results/data/model.json").unlink()
+    for folder in ("results/end", "results/data"):
+        Path(folder, "b-vocabulary.json").write_text("[]")
+    assert first_mismatch("results/end") == "results/data/model.json"
+
+
 def test_made_from_something_else_than_lies_there_now(chain):
     Path("results/data/text.txt").write_text("TWO\n")
     write_record("results/data/text.json", {"upper": True}, {"own": "mine.txt"}, ["text.txt"])

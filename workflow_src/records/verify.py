@@ -165,6 +165,9 @@ def verify(folder: str | Path) -> str:
 
     # Without JSON files that are no records, but that a record vouches for, such as another library's.
     records = [path for path, record in chain.records.items() if record is not NO_RECORD or path not in described]
+    # Where a record is missing, what it vouched for is one of these: the missing one is named first.
+    named = {entry.record for record in chain.records.values() for entry in record.inputs.values()}
+    records.sort(key=lambda path: chain.records[path] is NO_RECORD and path not in named)
     for path in records:
         if path in chain.faults:
             raise chain.faults[path]
