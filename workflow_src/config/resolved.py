@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import (
+    AfterValidator,
     Field,
     InstanceOf,
     PlainSerializer,
@@ -233,6 +234,16 @@ class Decode(DecodeOptions):
             self.values.model_validate(self.values.model_dump() | dict(zip(self.tune, chosen, strict=True)))
             for chosen in itertools.product(*self.tune.values())
         ]
+
+
+def _with_system(decode: Decode) -> Decode:
+    if not decode.system:
+        raise ConfigError("system", problem="missing")
+    return decode
+
+
+# A decode among those of several systems.
+SystemDecode = Annotated[Decode, AfterValidator(_with_system)]
 
 
 @dataclasses.dataclass(frozen=True)

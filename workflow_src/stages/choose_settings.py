@@ -35,7 +35,7 @@ class Inputs(DeviceJobInputs):
     source: Path = Field(description="normalised text, one sentence a line")
     reference: tuple[Path, ...] = Field(min_length=1, description="one file for each reference of a source")
     output: Path
-    batch: int = Field(64, description="sentences decoded together")
+    batch: int = Field(64, gt=0, description="sentences decoded together")
 
     @property
     def files(self) -> dict[str, Path]:

@@ -32,7 +32,7 @@ class Inputs(JobInputs):
     settings: CleanSettings = Field(description="languages and filters")
     raw: Path = Field(description="summary of download, beside the texts")
     summary: Path = Field(description="the same with the counts of filters, written last; texts are written beside it")
-    threads: int = 1
+    threads: int = Field(1, gt=0, description="processes that work side by side")
 
 
 def read_pairs(source: Path, target: Path, scores: Path | None) -> Iterator[Pair]:

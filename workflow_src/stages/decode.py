@@ -38,9 +38,9 @@ class Inputs(DeviceJobInputs):
     chosen: Path | None = Field(None, description="settings chosen on dev, which replace those of settings")
     source: Path = Field(description="normalised text, one sentence a line")
     output: Path = Field(description="the translations, with details beside them in .jsonl; with shard its JSON lines")
-    batch: int = Field(64, description="sentences decoded together")
+    batch: int = Field(64, gt=0, description="sentences decoded together")
     shard: int | None = Field(None, description="number of the part to translate, from 0")
-    shards: int = Field(1, description="number of parts")
+    shards: int = Field(1, gt=0, description="number of parts")
     join: tuple[Path, ...] = Field((), description="outputs of all parts in order: join them, translate nothing")
 
     @property

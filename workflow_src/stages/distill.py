@@ -51,7 +51,7 @@ class Inputs(DeviceJobInputs):
     subwords: Path = Field(description="folder of learn_subwords")
     source: Path = Field(description="training text, normalised")
     shard: int = Field(description="number of the part to translate, from 0")
-    shards: int = Field(description="number of parts")
+    shards: int = Field(gt=0, description="number of parts")
     output: Path = Field(description="JSON lines")
 
 

@@ -58,7 +58,7 @@ class Inputs(JobInputs):
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
     measured: Path | None = Field(None, description="description of the encoded raw pairs, which fixed max_length")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
-    threads: int = 1
+    threads: int = Field(1, gt=0, description="processes that work side by side")
 
 
 def target_lines(inputs: Inputs) -> Iterator[str]:

@@ -19,7 +19,7 @@ class Inputs(JobInputs):
     target: Path = Field(description="its translation, line by line")
     subwords_from: Path | None = Field(None, description="subwords.json of models to copy in place of learning")
     output_folder: Path
-    threads: int = 1
+    threads: int = Field(1, gt=0, description="CPU threads")
 
 
 def run(inputs: Inputs) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
-from workflow_src.config.resolved import Decode
+from workflow_src.config.resolved import Decode, SystemDecode
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing, worker
@@ -42,7 +42,7 @@ Folders = dict[str, dict[str, Path]]
 class SpeedSettings(Frozen):
     speed: SpeedConfig
     reference: Key | None = Field(None, description="system and name of the row that speed-ups refer to")
-    rows: tuple[Decode, ...] = Field(description="the decodes to time")
+    rows: tuple[SystemDecode, ...] = Field(description="the decodes to time")
 
 
 class Inputs(DeviceJobInputs):

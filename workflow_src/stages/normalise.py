@@ -67,7 +67,7 @@ class Inputs(JobInputs):
     raw: Path = Field(description="summary of download or clean, beside the texts")
     held_out: tuple[Path, ...] = Field((), description="normalised lines that text of one language must not have")
     summary: Path = Field(description="JSON with counts, written last; texts are written beside it")
-    threads: int = 1
+    threads: int = Field(1, gt=0, description="processes that work side by side")
 
 
 class Row(NamedTuple):

@@ -30,7 +30,7 @@ class Inputs(DeviceJobInputs):
     subwords: Path = Field(description="folder of learn_subwords")
     pairs: Path = Field(description="prefix of the encoded training pairs")
     shard: int = Field(description="number of the part to score, from 0")
-    shards: int = Field(description="number of parts")
+    shards: int = Field(gt=0, description="number of parts")
     output: Path = Field(description="JSON lines")
 
 

@@ -46,7 +46,7 @@ class Inputs(DeviceJobInputs):
     reference: Path
     pythons: dict[str, str] = Field({}, description="Pythons that have the packages of programs, by metric")
     cache: Path = Field(description="folder of figures that were computed before")
-    scoring_batch: int = Field(16, description="sentences computed together")
+    scoring_batch: int = Field(16, gt=0, description="sentences computed together")
     output: Path
 
 

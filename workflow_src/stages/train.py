@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resolved import System
@@ -17,7 +17,7 @@ from workflow_src.data.drops import notable, warn_of_losses
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import fingerprint, sha256
 from workflow_src.records.provenance import provenance
@@ -50,9 +50,17 @@ class Inputs(DeviceJobInputs):
     state: Path = Field(description="folder of the training state")
     output_folder: Path
     compile: bool = False
-    log_every: int = Field(100, description="updates")
-    save_minutes: float = Field(5.0, description="minutes between saved states")
+    log_every: int = Field(100, gt=0, description="updates")
+    save_minutes: float = Field(5.0, gt=0, description="minutes between saved states")
     split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
+
+    @model_validator(mode="after")
+    def _a_prefix_for_each_text(self):
+        names = list(weights_of(self.settings.data))
+        if len(self.train) != len(names):
+            problem = f"settings.data names {len(names)} text{'' if len(names) == 1 else 's'}"
+            raise ConfigError("train", list(map(str, self.train)), problem=problem, allowed="a prefix for each of them")
+        return self
 
     @property
     def title(self) -> str:
