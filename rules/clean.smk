@@ -26,7 +26,7 @@ use rule clean as clean_monolingual with:
         summary=rules.download_monolingual.output.summary,
     output:
         texts=plan.cleaned(MONOLINGUAL, plan.recipe.source),
-        summary=plan.cleaned(MONOLINGUAL, "json"),
+        summary=FILES.clean_monolingual_summary,
     log:
         f"{LOGS}/clean_monolingual.log",
     benchmark:

@@ -30,7 +30,7 @@ use rule cpu as download with:
 use rule download as download_monolingual with:
     output:
         texts=plan.raw(MONOLINGUAL, plan.recipe.source),
-        summary=plan.raw(MONOLINGUAL, "json"),
+        summary=FILES.raw_monolingual_summary,
     log:
         f"{LOGS}/download_monolingual.log",
     benchmark:
@@ -46,7 +46,7 @@ use rule download as download_monolingual with:
 use rule cpu as normalise with:
     input:
         texts=plan.raw_texts(plan.to_normalise),
-        summary=plan.to_normalise("raw", "json"),
+        summary=FILES.clean_summary if plan.loaded.cleaning else FILES.raw_summary,
     output:
         texts=[plan.corpus(split, side) for split in ["train", *plan.loaded.held_out] for side in ["source", "target"]],
         references=[file for split in plan.loaded.held_out for file in plan.references(split)],
@@ -65,7 +65,7 @@ use rule cpu as normalise with:
 use rule normalise as normalise_monolingual with:
     input:
         texts=plan.to_normalise(MONOLINGUAL, plan.recipe.source),
-        summary=plan.to_normalise(MONOLINGUAL, "json"),
+        summary=(FILES.clean_monolingual_summary if plan.loaded.monolingual_cleaning else FILES.raw_monolingual_summary),
         held_out=[plan.corpus(split, "source") for split in plan.loaded.held_out],
     output:
         texts=plan.corpus(MONOLINGUAL, "source"),

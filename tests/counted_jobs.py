@@ -15,7 +15,8 @@ def jobs(plan: Plan) -> dict[str, int]:
         optional += ["clean_monolingual"] if plan.loaded.monolingual_cleaning else []
     counts = {"download": 1, **dict.fromkeys(optional, 1), "normalise": 1, "learn_subwords": 1}
     counts["encode"] = len(plan.loaded.held_out) + len(plan.encoded_texts)
-    for rule in plan.training_rules:
+    systems = plan.loaded.systems.values()
+    for rule in {system.family.training_rule for system in systems if not system.family.imported}:
         counts[rule] = sum(system in plan.systems_of(rule) for system, _ in plan.trained)
     analyses = [analysis for analysis in plan.analyses.values() if analysis.enabled]
     # Analyses take the first seed, also of systems that no decode uses.

@@ -23,11 +23,11 @@ from pathlib import Path
 import pytest
 import smoke_check
 import yaml
+from configurations import read_configuration
 from conftest import PROJECT, copy_of_run, snakemake
 from counted_jobs import jobs
 from slurm_cluster import Cluster, Job, unavailable_reason
 
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1500)]

@@ -19,6 +19,7 @@ from pathlib import Path
 import networkx as nx
 import pytest
 import yaml
+from configurations import read_configuration
 from conftest import EXPORTS, PROJECT, STAGES, TRAININGS, WRITING, counted, dry_run, scheduled, snakemake
 from counted_jobs import jobs
 from packaging.requirements import Requirement
@@ -26,7 +27,6 @@ from packaging.utils import canonicalize_name
 from stage_server import python_module
 
 from workflow_src import registry
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_names
 from workflow_src.jobs import read_inputs

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import reports
+from configurations import read_configuration
 from conftest import PROJECT, dry_run
 from counted_jobs import jobs
 
 from workflow_src import registry
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.costs import operations_a_position
 from workflow_src.errors import ArtifactError

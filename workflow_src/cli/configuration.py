@@ -57,22 +57,10 @@ def configuration_file(name: str) -> Path:
     raise ConfigError("experiment", name, allowed=experiment_names())
 
 
-def read_configuration(name: str) -> Loaded:
-    """The configuration that `name` means: an experiment of `config/experiments/`, or a YAML file.
-
-    It is laid over `config/config.yaml`, as `snakemake --configfile` does. Raises ConfigError.
-    """
-    return _loaded([configuration_file(name)], {})
-
-
 def configuration_of(arguments: argparse.Namespace) -> Loaded:
     """The configuration that Snakemake would have with the same files and settings. Raises ConfigError."""
-    return _loaded(configuration_files(arguments), settings_of(setting_words(arguments)))
-
-
-def _loaded(files: Sequence[Path], settings: dict[str, Any]) -> Loaded:
     raw = read_yaml(CONFIG_FOLDER / "config.yaml")
-    for section in (*map(read_yaml, files), settings):
+    for section in (*map(read_yaml, configuration_files(arguments)), settings_of(setting_words(arguments))):
         raw = merge(raw, section, null_removes=False)
     check_own_name(raw)
     return load(raw)

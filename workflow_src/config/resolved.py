@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Annotated, Any, ClassVar
 
@@ -131,6 +131,11 @@ def _type_of(kind: type[SearchSettings], name: str) -> pydantic.TypeAdapter[Any]
     return pydantic.TypeAdapter(of_field)
 
 
+def combinations(tune: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the listed values, the last setting varying fastest."""
+    return [dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values())]
+
+
 def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
     """A value of one setting as its type: 4.0 as 4 where it is a whole number. Raises ConfigError for others."""
     if name not in kind.model_fields:
@@ -230,10 +235,7 @@ class Decode(DecodeOptions):
     @functools.cached_property
     def combinations(self) -> list[SearchSettings]:
         """The settings with every combination of the values that dev chooses from, the last varying fastest."""
-        return [
-            self.values.model_validate(self.values.model_dump() | dict(zip(self.tune, chosen, strict=True)))
-            for chosen in itertools.product(*self.tune.values())
-        ]
+        return [self.values.model_validate(self.values.model_dump() | chosen) for chosen in combinations(self.tune)]
 
 
 def _with_system(decode: Decode) -> Decode:

@@ -40,6 +40,7 @@ from workflow_src.config.rules import (
     MOST_THREADS,
     PAIRS_A_THREAD,
     PROCESS,
+    STARTING_MINUTES,
     WORKER,
     Rule,
     Work,
@@ -57,7 +58,6 @@ BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv",
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
-STARTING_MINUTES = 15
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Wildcards that requests depend on.

@@ -43,6 +43,8 @@ STAGES = {
 PROCESS, GPU_PROCESS = 1500, 4500
 # Of stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
 MOST_THREADS, PAIRS_A_THREAD, WORKER = 8, 100_000, 250
+# Minutes of every job, before those of its work.
+STARTING_MINUTES = 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Ask:
     """
 
     megabytes: int = 2000
-    minutes: int = 15
+    minutes: int = STARTING_MINUTES
     bytes_a_pair: int = 0
     pairs_a_minute: float = math.inf
     shared_out: bool = False

@@ -22,7 +22,16 @@ from workflow_src.spec.metrics import (
     sentence_key,
     spaced_words_only,
 )
-from workflow_src.spec.sections import DEFAULTS_NUMBERS, UNKNOWN, Frozen, compared, config_error, defaults, parse
+from workflow_src.spec.sections import (
+    DEFAULTS_NUMBERS,
+    UNKNOWN,
+    Frozen,
+    compared,
+    config_error,
+    defaults,
+    parse,
+    settings_json,
+)
 from workflow_src.spec.settings import Option, SearchSettings, check_beams
 from workflow_src.spec.traits import (
     ALIGNED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
@@ -100,6 +101,11 @@ def defaults(kind: type[pydantic.BaseModel]) -> dict[str, Any]:
     values = {name: field.get_default(call_default_factory=True) for name, field in fields if not field.is_required()}
     content: dict[str, Any] = pydantic_core.to_jsonable_python(values)
     return content
+
+
+def settings_json(content: Mapping[str, Any]) -> str:
+    """Settings of a rule as canonical JSON, which Snakemake compares as text: objects have no order."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
 
 Section = TypeVar("Section", bound=pydantic.BaseModel)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from configurations import read_configuration
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.cli.plan import Overview, Request, overview
 from workflow_src.cli.show import facts
 from workflow_src.cli.sizes import limit_in_words, numbered, read_encoded, sizes

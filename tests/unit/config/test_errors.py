@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from configurations import read_configuration
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.files import CONFIG_FOLDER, experiment_names, merge, read_yaml

@@ -62,7 +62,7 @@ def test_its_engine_computes_its_decodes(plan):
 
 
 def test_it_is_not_trained(plan):
-    assert plan.trained == [("student", 1)] and plan.training_rules == ["train_nat"]
+    assert plan.trained == [("student", 1)] and plan.systems_of("train_nat") == ["student"]
     assert plan.texts == ["distilled-by-outside"] and plan.teachers == plan.imported == ["outside"]
     # Positions of its own subwords say nothing of the recipe's.
     assert plan.longest == plan.system("student").model.max_positions - 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
-from typing import Any
 
 from workflow_src import registry
 from workflow_src.config.datasets import TEST
@@ -13,7 +11,7 @@ from workflow_src.config.plan.paths import Paths
 from workflow_src.config.plan.selection import at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Analysis, AnalysisSettings, Use, compared
+from workflow_src.spec import Analysis, AnalysisSettings, Use, compared, settings_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,16 +77,12 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
         split=loaded.test_sets[0] if analysis.split == TEST else analysis.split or main_split(loaded),
         enabled=bool(settings.enabled and selected),
         systems=selected.systems,
-        settings=_json(settings.model_dump(mode="json", exclude=unread) | dict(selected.entries)),
-        compared=_json(compared(settings, exclude=unread) | dict(selected.entries)),
+        settings=settings_json(settings.model_dump(mode="json", exclude=unread) | dict(selected.entries)),
+        compared=settings_json(compared(settings, exclude=unread) | dict(selected.entries)),
         limits={name: getattr(settings, name) for name in limits},
         reads=selected.translations,
         hours=analysis.hours,
     )
-
-
-def _json(content: Mapping[str, Any]) -> str:
-    return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
 
 def _check_expected(loaded: Loaded) -> None:

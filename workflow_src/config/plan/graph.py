@@ -211,10 +211,9 @@ class Graph(Paths):
         return list(dict.fromkeys(system for system, _ in self.distilled))
 
     @property
-    def training_rules(self) -> list[str]:
-        """Names of the rules that train, in the order of the systems."""
-        systems = self.loaded.systems.values()
-        return list(dict.fromkeys(system.family.training_rule for system in systems if not system.family.imported))
+    def export_names(self) -> list[str]:
+        """Names of what engines export (`Engine.exports`), whether decodes run with them or not."""
+        return [engine.exports for engine in engines().values() if engine.exports]
 
     def exported_to(self, export: str) -> list[str]:
         """Systems that some decode runs with the engine that reads such folders (`Engine.exports`)."""
@@ -295,10 +294,9 @@ class Graph(Paths):
     @property
     def finished(self) -> list[tuple[str, int, str | None]]:
         """(system, seed, export) of every finished bundle; the export is None for bundles of our own."""
-        exports = [None, *(engine.exports for engine in engines().values() if engine.exports)]
-        systems = {export: self.exported_to(export) if export else self.exported for export in exports}
+        systems = {None: self.exported} | {name: self.exported_to(name) for name in self.export_names}
         return [
-            (system, seed, export) for export in exports for system in systems[export] for seed in self.config.seeds
+            (system, seed, export) for export in systems for system in systems[export] for seed in self.config.seeds
         ]
 
     def measured_on_dev(self, system: str, export: str | None) -> list[Decode]:

@@ -10,7 +10,6 @@ from workflow_src.config.plan.analyses import PlannedAnalysis
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.texts import RAW, system_behind
-from workflow_src.registry import engines
 from workflow_src.spec import BASE
 
 # Inputs of roles are named role_NAME, because a role may have the name of another input.
@@ -163,10 +162,9 @@ class Inputs(Graph):
     @cached_property
     def exports(self) -> dict[str, list[str]]:
         """Folders that decodes of other engines read, by the engine's export, in the order of `exported_to`."""
-        names = [engine.exports for engine in engines().values() if engine.exports]
         return {
             name: [self.exported_file(system, self.first_seed, name) for system in self.exported_to(name)]
-            for name in names
+            for name in self.export_names
         }
 
     @cached_property

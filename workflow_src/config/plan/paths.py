@@ -22,9 +22,11 @@ PATTERNS = {
     # The text of each split as downloaded, and once more with a train that has passed the filters.
     "raw_text": "results/{recipe}/raw/{split}.{language}",
     "raw_summary": "results/{recipe}/raw/raw.json",
+    "raw_monolingual_summary": "results/{recipe}/raw/monolingual.json",
     "raw_scores": "results/{recipe}/raw/train.scores",
     "clean_text": "results/{recipe}/clean/{split}.{language}",
     "clean_summary": "results/{recipe}/clean/raw.json",
+    "clean_monolingual_summary": "results/{recipe}/clean/monolingual.json",
     # Normalised; references of dev and test sets for scoring are neither tokenised nor lowercased.
     "text": "results/{recipe}/corpus/{split}.{language}",
     "source": "results/{recipe}/corpus/{split}.{source}",

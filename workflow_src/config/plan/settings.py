@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
@@ -21,13 +19,10 @@ from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
 from workflow_src.registry import followed, searches
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, settings_json
 
 # Settings of a file to download that its content is checked by.
 CHECKS = {"sha256", "md5", "size"}
-
-# Objects of JSON have no order.
-_json = functools.partial(json.dumps, sort_keys=True, ensure_ascii=False)
 
 
 class Settings(Inputs):
@@ -84,10 +79,10 @@ class Settings(Inputs):
 
     def settings_download(self) -> str:
         files = self._raw_text(self.loaded.dataset)
-        return _json(files)
+        return settings_json(files)
 
     def settings_download_monolingual(self) -> str:
-        return _json(self._raw_text(self.monolingual_files))
+        return settings_json(self._raw_text(self.monolingual_files))
 
     def _raw_text(self, dataset: DatasetFiles) -> dict[str, Any]:
         """Files and parts of a download. A hint changes no text, and sums check what was downloaded."""
@@ -108,7 +103,7 @@ class Settings(Inputs):
 
     def _cleaning(self, languages: list[str], filters: Mapping[str, Frozen]) -> str:
         steps = [[name, self._dump(settings)] for name, settings in filters.items()]
-        return _json({"languages": languages, "clean": steps})
+        return settings_json({"languages": languages, "clean": steps})
 
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has its own dev and test; its key language is always written out."""
@@ -120,10 +115,10 @@ class Settings(Inputs):
         held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != default else {}
         held_out = {"held_out": default} if self.form == "defaults" else held_out
         languages = [self.recipe.source, self.recipe.target]
-        return _json(self._normalising(languages, ["train", "dev", TEST]) | {"split": split} | held_out)
+        return settings_json(self._normalising(languages, ["train", "dev", TEST]) | {"split": split} | held_out)
 
     def settings_normalise_monolingual(self) -> str:
-        return _json(self._normalising([self.recipe.source], [MONOLINGUAL]))
+        return settings_json(self._normalising([self.recipe.source], [MONOLINGUAL]))
 
     def _normalising(self, languages: list[str], splits: list[str]) -> dict[str, Any]:
         return {
@@ -147,47 +142,47 @@ class Settings(Inputs):
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
-        return _json(self._dump(self.recipe.subwords, exclude_unset=copied))
+        return settings_json(self._dump(self.recipe.subwords, exclude_unset=copied))
 
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
         changes: dict[str, Any] = {"augment": self._dump(augment)} if augment else {}
         if base_of(text) in self.own_distilled:
             changes |= {"own_target": self._dump(self.loaded.normalisation), **self._text_rules([self.recipe.target])}
-        return _json({"max_length": self.recipe.max_length} | changes)
+        return settings_json({"max_length": self.recipe.max_length} | changes)
 
     def settings_training(self, system: str) -> str:
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.loaded.systems[system]
         fields = System.COUNTED if resolved.family.fit else System.LEARNT
-        return _json(self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT))
+        return settings_json(self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT))
 
     def settings_import(self, system: str) -> str:
         """A system made elsewhere, beside its files."""
-        return _json(self._dump(self.system(system), include={"name", "family", "model"}))
+        return settings_json(self._dump(self.system(system), include={"name", "family", "model"}))
 
     def settings_distillation(self, teacher: str) -> str:
         """Search settings of a teacher; for jobs also how many sentences are translated at once, and what computes."""
         section = self.distillation(teacher)
         beside = section.model_dump(include={"batch", "engine"}) if self.full else {}
-        return _json(self._dump(section.search_settings(), include=set(section.of_search())) | beside)
+        return settings_json(self._dump(section.search_settings(), include=set(section.of_search())) | beside)
 
     def settings_scoring(self, system: str) -> str:
         """How many pairs a job scores at once; it changes no score."""
-        return _json({"batch": self.likelihood(system).batch} if self.full else {})
+        return settings_json({"batch": self.likelihood(system).batch} if self.full else {})
 
     def settings_likelihood(self, system: str) -> str:
         """Settings that decide which of the pairs that a system has scored are kept."""
         section = self.likelihood(system)
-        return _json({"backward": section.backward, "keep": section.share, "maximum": section.maximum})
+        return settings_json({"backward": section.backward, "keep": section.share, "maximum": section.maximum})
 
     def settings_decode(self, decode: Decode) -> str:
-        return _json(self._decode(decode))
+        return settings_json(self._decode(decode))
 
     def settings_choose(self, decode: Decode) -> str:
         """Candidates that a decode chooses from, and the repetitions that are removed before they are compared."""
         removal = self.loaded.removal(decode)
-        return _json(
+        return settings_json(
             {
                 "decode": self._decode(decode, "tune", "tune_by"),
                 "remove_repetitions": removal,
@@ -202,7 +197,7 @@ class Settings(Inputs):
         """
         test_set = test_set or self.test
         rows = [(decode, seed) for decode, seed, split in self.rows if split == test_set]
-        return _json(
+        return settings_json(
             {
                 **self._scoring(),
                 "rows": [
@@ -232,7 +227,7 @@ class Settings(Inputs):
             }
             for decode in self.measured_on_dev(system, export)
         ]
-        return _json(
+        return settings_json(
             {
                 "experiment": self.experiment,
                 "rows": rows,
@@ -267,7 +262,7 @@ class Settings(Inputs):
             "teacher": teacher and self._decode(teacher, "system"),
         }
         unfollowed = [self._decode(decode, "system") for decode in self._unfollowed_decodes()]
-        return _json(content | ({"beside": unfollowed} if unfollowed else {}))
+        return settings_json(content | ({"beside": unfollowed} if unfollowed else {}))
 
     def settings_of_analysis(self, name: str) -> str:
         """Settings of a planned analysis."""
@@ -288,7 +283,7 @@ class Settings(Inputs):
         return decodes
 
     def settings_speed(self) -> str:
-        return _json(
+        return settings_json(
             {
                 "speed": self._dump(self.config.speed),
                 "reference": self._reference_key,
@@ -304,12 +299,12 @@ class Settings(Inputs):
 
     def settings_quality(self) -> str:
         """How a translation is scored."""
-        return _json(self._scoring())
+        return settings_json(self._scoring())
 
     def settings_program(self, name: str) -> str:
         """Settings of a metric that has a program."""
         settings = self.program_settings.get(name)
-        return _json(self._dump(settings) if settings else {})
+        return settings_json(self._dump(settings) if settings else {})
 
     def _scoring(self, name: str | None = None) -> dict[str, Any]:
         """Settings of all metrics, or of the main one and `name` alone."""
@@ -347,7 +342,7 @@ class Settings(Inputs):
         if self.form == "defaults":
             config |= {name: value for name, value in self._dump(self.config).items() if name in ("report", "seeds")}
         # Objects of JSON have no order, and tables have that of the systems (and that of `test`).
-        return _json(config | {"order": list(self.loaded.systems)})
+        return settings_json(config | {"order": list(self.loaded.systems)})
 
     def _shown_recipe(self) -> dict[str, Any]:
         """The recipe, with its dataset in place of the dataset's name, as far as a report shows them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,12 @@ from typing import Any
 import pydantic
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.resolved import typed_value
+from workflow_src.config.resolved import combinations, typed_value
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.checked import Lenient, read_file
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric, SearchSettings
-
-
-def combinations(tune: dict[str, list[Any]]) -> list[dict[str, Any]]:
-    """All combinations of the listed values, the last setting varying fastest."""
-    return [dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values())]
 
 
 def choose(

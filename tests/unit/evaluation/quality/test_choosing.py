@@ -5,7 +5,8 @@ import json
 import pytest
 from pydantic import Field
 
-from workflow_src.evaluation.quality.choosing import at_edge, choose, combinations, dev_figure
+from workflow_src.config.resolved import combinations
+from workflow_src.evaluation.quality.choosing import at_edge, choose, dev_figure
 from workflow_src.registry import main_metric, metrics
 from workflow_src.spec import SearchSettings
 
