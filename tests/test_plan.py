@@ -79,6 +79,14 @@ CHANGES = {
         "recipe={subwords: {vocabulary_size: 77}}",
         {("data", None): ("recipe.subwords.vocabulary_size", None, "77")},
     ),
+    "a first limit": (
+        "recipe={limits: {train: 50}}",
+        {("data", None): ("recipe.limits.train", "(none)", "50")},
+    ),
+    "repeats held out": (
+        "recipe={held_out: remove}",
+        {("data", None): ("recipe.held_out", "keep", "remove")},
+    ),
     "examples": (
         "report={examples: 4}",
         {("analyse", None): ("examples", None, "4"), ("report", None): ("report.examples", None, "4")},
