@@ -122,7 +122,7 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
 )
 def test_a_choice_that_cannot_be_made_is_refused_before_anything_is_read(changes, fields, refused, tmp_path):
     decode = {"search": "beam", "tune": {"beam": [1, 2]}} | changes
-    metrics = {"bleu": {}, "chrf": {}, "comet": {}, "validity": {}}
+    metrics = {"bleu": {}, "chrf": {}, "comet": {"checkpoint": "model.ckpt"}, "validity": {}}
     settings = {"decode": decode, "remove_repetitions": "none", "corpus": CORPUS, "metrics": metrics}
     words = ["--settings", json.dumps(settings), "--device", "cpu"]
     for name in ("bundle", "source", "reference", "output"):

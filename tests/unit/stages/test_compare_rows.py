@@ -203,12 +203,12 @@ def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, chang
     assert error.setting.startswith(setting) and not output.exists()
 
 
-@pytest.mark.parametrize("name", ["translations", "details"])
+@pytest.mark.parametrize(("number", "name"), [(0, "translations"), (1, "translations"), (1, "details")])
 @pytest.mark.parametrize("lines", [0, 1, 39, 41])
-def test_a_row_of_another_number_of_lines_than_the_source_is_refused(rows, refused, tmp_path, name, lines):
+def test_a_row_of_another_number_of_lines_than_the_source_is_refused(rows, refused, tmp_path, number, name, lines):
     """One line would be compared with every reference, and give a difference of 0 and a p-value of 1."""
     listed, _ = rows
-    path = listed[1][name]
+    path = listed[number][name]
     content = open(path).read().splitlines(keepends=True)
     with open(path, "w") as file:
         file.writelines([*content, *content][:lines])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 from refusals import fields_of
@@ -194,6 +195,16 @@ def test_rows_and_defaults_that_cannot_be_used_are_refused(row, settings, fields
     error = refused("finish_bundle", [*words, "--output-folder", str(tmp_path / "finished")])
     expected = fields | ({"path": str(tmp_path / fields["path"])} if "path" in fields else {})
     assert fields_of(error, expected) == expected and not (tmp_path / "finished").exists()
+
+
+def test_defaults_of_a_search_of_a_system_that_the_bundle_carries_are_refused(tiny_bundles, refused, tmp_path):
+    bundle = shutil.copytree(tiny_bundles["lvm"], tmp_path / "bundle")
+    description, carried = (read_json(folder / "bundle.json") for folder in (bundle, tiny_bundles["transformer"]))
+    description["models"]["teacher"] = carried["models"]["transformer"] | {"role": "rescorer"}
+    write_json(bundle / "bundle.json", description)
+    settings = {"experiment": "e", "rows": [], "search_defaults": {"beam": {"beam": 3}}, "remove_repetitions": None}
+    words = ["--settings", json.dumps(settings), "--bundle", str(bundle), "--output-folder", str(tmp_path / "finished")]
+    assert refused("finish_bundle", words).setting == "settings.search_defaults.beam"
 
 
 def test_repetitions_are_removed_as_the_experiment_removes_them(finish, tiny_bundles):

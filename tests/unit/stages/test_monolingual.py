@@ -64,6 +64,14 @@ def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
     assert (record["languages"], record["pairs"], record["places"]) == (["de"], {"monolingual": 4}, {})
     # A text that came short is seen.
     assert record["texts"] == {names[0]: 3, names[1]: 1}
+    (tmp_path / "dev.de").write_text("fünf\n", encoding="utf-8")
+    source = tmp_path / "raw/monolingual.json"
+    for stage, rules in (("clean", {"clean": [["length", {}]]}), ("normalise", {"normalisation": {}})):
+        words = ["--settings", json.dumps({"languages": ["de"]} | rules), "--raw", str(source)]
+        source = tmp_path / stage / "monolingual.json"
+        held_out = ["--held-out", str(tmp_path / "dev.de")] if stage == "normalise" else []
+        run_stage(stage, [*words, *held_out, "--summary", str(source)])
+        assert read_json(source)["texts"] == record["texts"]
     assert {entry["path"] for entry in record["provenance"]["inputs"].values()} == set(names)
 
 
