@@ -10,6 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
@@ -29,7 +30,7 @@ from workflow_src.data.places import Places
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, start
-from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, read_file
 from workflow_src.records.provenance import provenance
 from workflow_src.runtime.workers import Workers, blocks_of
 
@@ -37,6 +38,18 @@ CHUNK = 8192
 # Pairs that max_length is measured on, where it is auto; of more, every so many-th.
 MEASURED = 20_000
 Pair = tuple[list[int], list[int]]
+
+
+class MeasuredText(Lenient):
+    """The description of an encoded text, as far as the encoding of others reads it."""
+
+    max_length: int
+
+
+class Origins(Lenient):
+    """`corpus.json`: runs of lines of the user's files (`Places`) by split."""
+
+    places: dict[str, list[list[Any]]]
 
 
 class EncodingSettings(TextRules):
@@ -131,7 +144,7 @@ def resolved_max_length(subwords: Subwords, inputs: Inputs, lines: int) -> int:
     if inputs.settings.max_length != AUTO:
         return inputs.settings.max_length
     if inputs.measured is not None:
-        return int(read_json(inputs.measured)["max_length"])
+        return read_file(MeasuredText, inputs.measured).max_length
     text = zip(read_lines(inputs.source), target_lines(inputs), strict=True)
     sample = (pair for pair in itertools.islice(text, 0, None, -(-lines // MEASURED)) if all(pair))
     lengths: list[int] = []
@@ -181,7 +194,7 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
             f"lower recipe.max_length to {inputs.longest}, or raise model.max_positions",
             line=number,
         )
-    runs = read_json(inputs.corpus_summary)["places"].get(inputs.split) if inputs.corpus_summary else None
+    runs = read_file(Origins, inputs.corpus_summary).places.get(inputs.split) if inputs.corpus_summary else None
     if runs:
         names, origin = Places(runs).of(row)
         # Lines of generated corpora come from no file.

@@ -24,7 +24,7 @@ from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, read_file
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Batch, Hypotheses
@@ -32,6 +32,13 @@ from workflow_src.types import Batch, Hypotheses
 SEED = 20200914
 BATCH = 128
 BATCH_TOKENS = 4000
+
+
+class CorpusSummary(Lenient):
+    """`corpus.json`, as far as a training reads it: how the text was normalised, and the code of its source."""
+
+    normalisation: NormalisationConfig
+    source: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,16 +126,15 @@ def open_dev(
         raise ArtifactError(
             reference, f"has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs", "encode again"
         )
-    summary = read_json(corpus_summary)
-    settings = NormalisationConfig.model_validate(summary["normalisation"])
-    normaliser = Normaliser(settings, language=reference.suffix.removeprefix("."))
+    summary = read_file(CorpusSummary, corpus_summary)
+    normaliser = Normaliser(summary.normalisation, language=reference.suffix.removeprefix("."))
     count = min(sentences or len(references), len(references))
     if reversed:
         references = list(map(normaliser.detokenise, references))
     sources = None
     if subwords.placeholders:
         # Symbols of both sides are numbered by the source, whichever side is written.
-        text = corpus_summary.with_name(f"dev.{summary['source']}")
+        text = corpus_summary.with_name(f"dev.{summary.source}")
         sources = list(itertools.islice(read_lines(text), count))
 
     def lines(ids: list[list[int]]) -> list[str]:

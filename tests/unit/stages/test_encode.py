@@ -192,6 +192,15 @@ def test_other_texts_take_the_max_length_that_follows_the_raw_pairs(models, tmp_
     assert "warning: 10.0 % of the pairs" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("content", [[], {"pairs": 3}])
+def test_files_of_another_kind_are_refused_by_their_names(models, texts, capsys, content):
+    (texts / "other.json").write_text(json.dumps(content))
+    other = str(texts / "other.json")
+    assert f"{other} cannot be used (" in run(models, texts, "train", "auto", 1, capsys, ["--measured", other])
+    more = ["--corpus-summary", other, "--longest", "2"]
+    assert f"{other} cannot be used (" in run(models, texts, "test", 22, 1, capsys, more)
+
+
 def test_max_length_auto_leaves_it_to_trainings_what_models_can_read(models, tmp_path):
     pairs_of_lengths(tmp_path, [1, 90])
     assert len(run(models, tmp_path, "train", "auto", more=["--longest", "63"])) == 2

@@ -321,6 +321,12 @@ def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refus
     words[words.index("--reference") + 1] = str(short)
     fields = {"path": str(short), "problem": f"has 1 lines, {tiny.root}/encoded/dev has 8 pairs"}
     assert fields_of(refused("train", words), fields) == fields
+    words = training_words("transformer", tmp_path / "with another summary")
+    other = tmp_path / "other.json"
+    other.write_text('{"pairs": {}}')
+    words[words.index("--corpus-summary") + 1] = str(other)
+    fields = {"path": str(other), "mentions": ("normalisation",)}
+    assert fields_of(refused("train", words), fields) == fields
     words = training_words("transformer", out)
     words[words.index("--device") + 1] = "cuda:7"
     error = refused("train", words)
