@@ -444,14 +444,20 @@ def test_missing_files_and_languages_are_named(tmp_path):
         ({}, "split: missing"),
         ({"train": [{"texts": {"de": "a", "en": "a"}}]}, "a text for each language"),
         ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator is 'A'"),
-        ({"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]}, "train.0..header: no such setting"),
-        ({"train": [{"texts": {"de": "a", "en": "b"}, "table": "c"}]}, "train.0..table: no such setting"),
+        (
+            {"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]},
+            "train.0..header is True: the part is no table",
+        ),
+        ({"train": [{"texts": {"de": "a", "en": "b"}, "table": "c"}]}, "train.0..table is 'c': texts is set too"),
         ({"train": [{"tabel": "a", "columns": {"de": 0}}]}, "did you mean .table"),
         ({"train": [{"table": "a"}]}, "train.0..columns: missing"),
         ({"train": [{"table": "a", "columns": {}}]}, "train.0..columns"),
         ({"train": [{}]}, "train.0..texts: missing"),
         ({"train": ["a.txt"]}, "train.0. is 'a.txt'; allowed: a section"),
-        ({"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]}, "train.0..markup: no such setting"),
+        (
+            {"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]},
+            "train.0..markup is 'ted': the part is a table",
+        ),
         ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "separator is"),
     ],
 )

@@ -83,6 +83,9 @@ def test_validity_follows_the_direction(files, monkeypatch):
     assert _run(_words(files, ["der Hund"], ["der Hund"], ["the dog"], None, generated))["kept"]["validity"] == 1
 
 
+DETAIL = {"without_repeated_subwords": "a"}
+
+
 @pytest.mark.parametrize(
     ("hypotheses", "references", "sources", "details", "message"),
     [
@@ -93,6 +96,8 @@ def test_validity_follows_the_direction(files, monkeypatch):
         (["a"], ["a"], ["x"], ["{broken"], r"hyp.jsonl, line 1, .*JSON object"),
         (["a"], ["a"], ["x"], ["{}", "{}"], r"hyp.txt has 1 lines, .*hyp.jsonl has 2"),
         (["a"], ["a"], ["x"], ["{}"], r"hyp.jsonl, line 1, has no without_repeated_subwords"),
+        (["a"], ["a"], ["x"], [json.dumps(DETAIL | {"steps": "4"})], r"hyp.jsonl, line 1, has steps '4'"),
+        (["a"], ["a"], ["x"], [json.dumps(DETAIL | {"placeholders": [1]})], r"hyp.jsonl, line 1, has placeholders"),
     ],
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses, references, sources, details, message):

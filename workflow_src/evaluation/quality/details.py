@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.data.lines import read_lines
+from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, short_repr
+
+# Types of what stages read from details that have it.
+READ: dict[str, type | tuple[type, ...]] = {"steps": (int, float), PLACEHOLDERS: dict}
 
 
 def read_details(path: Path) -> list[dict[str, Any]]:
@@ -27,4 +31,8 @@ def read_details(path: Path) -> list[dict[str, Any]]:
                 "delete it (and its shards, where there are some) and run again",
                 line=number,
             )
+        for name, kind in READ.items():
+            value = records[-1].get(name)
+            if value is not None and not isinstance(value, kind):
+                raise ArtifactError(path, f"has {name} {short_repr(value)}", "make the file again", line=number)
     return records
