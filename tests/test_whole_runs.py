@@ -11,10 +11,10 @@ import planted
 import pytest
 import sacrebleu
 import smoke_check
+from configurations import read_configuration
 from conftest import PROJECT, copy_of_run, scheduled, snakemake
 from counted_jobs import jobs
 
-from workflow_src.cli.configuration import read_configuration
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_file
 from workflow_src.data.toy import grammar
