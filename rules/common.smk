@@ -39,9 +39,9 @@ from workflow_src.runtime import gpus as gpu_locks
 garbage.collect_rarely()
 
 from workflow_src.errors import InputError
-from workflow_src.config import Plan, costs, load
+from workflow_src.config import Plan, costs
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
-from workflow_src.config.load import check_own_name, composed
+from workflow_src.config.load import check_own_name, composed, load_composed
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
@@ -67,8 +67,9 @@ try:
     for configuration in snakemake_parts.configuration_files(workflow):
         read_yaml(configuration)
     check_own_name(config)
-    settings = composed(config if snakemake_parts.is_main(workflow) else kept_configuration(config))
-    plan = Plan(load(settings))
+    begun_with = None if snakemake_parts.is_main(workflow) else kept_configuration(str(config.get("experiment")))
+    settings = composed(begun_with or config)
+    plan = Plan(load_composed(settings))
     costs.check(plan)
     # Otherwise an input function would end with an error of many lines.
     for word in sys.argv[1:]:

@@ -55,11 +55,12 @@ def composed(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(raw: dict[str, Any]) -> Loaded:
-    """Check a raw configuration (`composed`).
+    """A raw configuration, as Snakemake merged it, `composed` and checked. Raises ConfigError."""
+    return load_composed(composed(raw))
 
-    Raises ConfigError with one sentence for the first thing that is wrong.
-    """
-    raw = composed(raw)
+
+def load_composed(raw: dict[str, Any]) -> Loaded:
+    """Check what `composed` gives. Raises ConfigError with one sentence for the first thing that is wrong."""
     check_new_systems(raw.get("systems", {}))
     config: WorkflowConfig = parse(WorkflowConfig, raw, "")
     recipe, dataset = config.recipe, _dataset(config)

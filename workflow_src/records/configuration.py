@@ -27,13 +27,13 @@ def keep_configuration(experiment: str, content: dict[str, Any]) -> None:
     os.environ[BEGUN] = json.dumps(_begun() | {experiment: str(document.path)})
 
 
-def kept_configuration(content: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that the run of a job on another machine began with; `content`, where that is not known.
+def kept_configuration(experiment: str) -> dict[str, Any] | None:
+    """The configuration that the run of a job on another machine began with; None where that is not known.
 
     So an edit while a job waits in the queue changes nothing of it.
     """
-    path = _begun().get(str(content.get("experiment")))
-    return read_document(path) if path else content
+    path = _begun().get(experiment)
+    return read_document(path) if path else None
 
 
 def _begun() -> dict[str, str]:
