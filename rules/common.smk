@@ -55,7 +55,7 @@ from workflow_src.config.plan.inputs import records_of
 from workflow_src.config.plan.paths import BUNDLES
 from workflow_src.config.priorities import AWAITED, priorities
 from workflow_src.config.resources import Requests, gpus
-from workflow_src.registry import engines, families, metrics
+from workflow_src.registry import engines, families, import_plugins, metrics
 
 snakemake_parts.show_all_wildcards()
 
@@ -94,6 +94,8 @@ onstart:
         own_files = [path for _, path in plan.own_inputs]
         check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *own_files])
         if snakemake_parts.is_main(workflow):
+            # Before a training of hours, rather than in the job after it that uses the object.
+            import_plugins()
             keep_configuration(plan.experiment, settings)
     except InputError as error:
         raise WorkflowError(str(error)) from None

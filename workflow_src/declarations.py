@@ -1,11 +1,8 @@
-"""Checks of declarations beyond the types of their fields: names, roles, settings, and code that exists. No torch."""
+"""Checks of declarations beyond the types of their fields: names, roles and settings. No torch."""
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import importlib.util
-import symtable
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -78,12 +75,8 @@ def code_of(member: Any) -> dict[str, str]:
     return named
 
 
-def check_member(where: str, member: Any) -> None:
-    """Check a member by itself: its settings have defaults, and there are modules with the objects that jobs import.
-
-    Reads the files of modules without importing them, and imports only the packages around them. Raises
-    DeclarationError for the first fault.
-    """
+def check_sections(where: str, member: Any) -> None:
+    """Check that a member's settings have defaults and no reserved key. Raises DeclarationError for the first fault."""
     settings = getattr(member, "settings", None)
     if settings is not None and any(field.is_required() for field in settings.model_fields.values()):
         raise DeclarationError(where, "has a setting without a default", "give every setting one")
@@ -91,45 +84,6 @@ def check_member(where: str, member: Any) -> None:
         if DEFAULTS_NUMBERS in section.model_fields:
             problem = f'has the setting "{DEFAULTS_NUMBERS}", and settings of jobs have a key of this name'
             raise DeclarationError(where, problem, "rename it")
-    for field, reference in code_of(member).items():
-        if problem := _import_problem(reference):
-            raise DeclarationError(where, f'has the {field} "{reference}", and {problem}', "correct it")
-
-
-def _import_problem(reference: str) -> str:
-    """Why jobs cannot import a "module:object"; empty where nothing in the module's file is against it."""
-    module, _, name = reference.partition(":")
-    try:
-        # Imports the packages around the module.
-        spec = importlib.util.find_spec(module)
-        if spec is None:
-            return f"there is no module {module}"
-        if spec.origin and spec.origin.endswith(".py"):
-            source = Path(spec.origin).read_bytes()
-            return "" if _has_object(source, spec.origin, name) else f"{module} has no {name}"
-    except ModuleNotFoundError as failure:
-        if failure.name and f"{module}.".startswith(f"{failure.name}."):
-            return f"there is no module {module}"
-        return f"{module} cannot be imported: {failure}"
-    except Exception as failure:
-        # The user's code, which may raise anything.
-        reason = " ".join(str(failure).split()).removesuffix(".")
-        return f"{module} cannot be imported: {reason or type(failure).__name__}"
-    return ""
-
-
-def _has_object(source: bytes, path: str, name: str) -> bool:
-    """Whether a module's file may give it an object `name`: outside functions and classes it assigns, defines or
-    imports one, imports all names of another module, or has a `__getattr__`.
-
-    Raises SyntaxError or ValueError for a file that is no Python.
-    """
-    imports = (node for node in ast.walk(ast.parse(source, path)) if isinstance(node, ast.ImportFrom))
-    if any(alias.name == "*" for node in imports for alias in node.names):
-        return True
-    symbols = symtable.symtable(importlib.util.decode_source(source), path, "exec").get_symbols()
-    bound = {symbol.get_name() for symbol in symbols if symbol.is_assigned() or symbol.is_imported()}
-    return not bound.isdisjoint({name, "__getattr__"})
 
 
 def _unknown(what: str, names: Iterable[str | None], known: Iterable[str]) -> Faults:

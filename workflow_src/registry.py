@@ -21,7 +21,7 @@ from typing import Any
 
 import pydantic
 
-from workflow_src.declarations import check, check_member
+from workflow_src.declarations import check, check_sections, code_of
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.spec import (
     MODEL,
@@ -147,7 +147,7 @@ def members() -> Members:
         by_kind[kind][member.name] = member
         if owner:
             owners[kind, member.name] = owner
-            check_member(where, member)
+            check_sections(where, member)
     # The first of the project's own is the main one.
     main = next(iter(by_kind["metric"]))
     order = sorted(by_kind["metric"].values(), key=lambda metric: (metric.name != main, metric.order))
@@ -237,8 +237,26 @@ def import_object(reference: str) -> Any:
     module, _, name = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as failure:
-        raise DeclarationError(f'"{reference}"', f"cannot be imported: {failure}") from failure
+    except Exception as failure:
+        # A module of a plug-in is the user's code, which may raise anything.
+        reason = " ".join(str(failure).split()).removesuffix(".") or type(failure).__name__
+        raise DeclarationError(f'"{reference}"', f"cannot be imported: {reason}", "correct it") from failure
+
+
+def import_plugins() -> None:
+    """Import all objects that the declarations of plug-ins name, such as models and searches, which need PyTorch.
+
+    Raises DeclarationError for the first that cannot be imported. Loading a plug-in imports its declarations alone, so
+    that planning stays quick; jobs import the objects that they use.
+    """
+    used = members()
+    for kind, name in used.owners:
+        for field, reference in code_of(getattr(used, KINDS[kind])[name]).items():
+            try:
+                import_object(reference)
+            except DeclarationError as error:
+                problem = f"has the {field} {error.subject}, which {error.problem}"
+                raise DeclarationError(f'{kind} "{name}"', problem, error.fix) from error
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:

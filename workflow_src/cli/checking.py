@@ -10,11 +10,13 @@ from workflow_src.cli.texts import looks_tokenised, own_text_counts
 from workflow_src.config import Plan, costs
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.registry import import_plugins
 
 
 def check(plan: Plan) -> Iterator[str]:
     """Lines that say what is valid. Raises InputError for the first thing that is wrong."""
     costs.check(plan)
+    import_plugins()
     check_files(plan)
     counts = own_text_counts(plan)
     systems = ", ".join(plan.loaded.systems)
