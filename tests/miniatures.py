@@ -26,6 +26,8 @@ from workflow_src.families.tagger import TaggerConfig
 from workflow_src.families.tagger.model import Tagger
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
+from workflow_src.runtime.device import choose
+from workflow_src.training.dev import Dev
 from workflow_src.types import EOS, PAD, Batch, Symbols, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
@@ -169,6 +171,30 @@ def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> T
 def pairs(source_lengths: list[int], target_lengths: list[int], sizes: tuple[int, int] = (13, 11), seed: int = 0):
     source = tokens(source_lengths, sizes[0], seed, end=True)
     return Batch(source, tokens(target_lengths, sizes[1], seed + 1), tuple(range(len(source_lengths))))
+
+
+class PairsDev(Dev):
+    """The pairs of a batch as a dev set, cut into batches of these rows; subwords are written as words."""
+
+    def __init__(self, pairs: Batch, *groups: list[int]):
+        lines = self.lines(_unpadded(pairs.target))
+        super().__init__(None, lines, self.lines, choose("cpu", "float32"), len(lines))
+        object.__setattr__(self, "pairs", pairs)
+        object.__setattr__(self, "groups", groups or ([0, 2], [1, 3]))
+
+    @staticmethod
+    def lines(rows: list[list[int]]) -> list[str]:
+        return [" ".join(f"w{word}" for word in row) for row in rows]
+
+    def batches(self) -> list[Batch]:
+        return [Batch(self.pairs.source[rows], self.pairs.target[rows], tuple(rows)) for rows in self.groups]
+
+    def sources(self) -> list[list[int]]:
+        return [row[:-1] for row in _unpadded(self.pairs.source)]
+
+
+def _unpadded(ids: Tensor) -> list[list[int]]:
+    return [[word for word in row if word != PAD] for row in ids.tolist()]
 
 
 def one(batch: Batch, row: int) -> Batch:

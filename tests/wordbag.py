@@ -40,7 +40,7 @@ def weights(model, vocabulary):
 FAMILY = Family(
     name="wordbag", title="Bag of words", model=Model, objective=Objective,
     presets=Path(__file__).with_name("presets.yaml"),
-    build="bagged.code:build", loss="bagged.code:Loss", validation="bagged.code:validate", searches=("unrepeat",),
+    build="bagged.code:build", loss="bagged.code:loss", validation="bagged.code:validate", searches=("unrepeat",),
     weights=weights, traits=frozenset({"bagging"}),
     look=Look("#a0522d", dark="#d08a5d"), order=7,
 )
@@ -114,7 +114,7 @@ CODE = '''
 import torch
 from torch import nn
 
-from workflow_src.types import EOS, PAD, Hypotheses, LossTerms, Validation
+from workflow_src.types import EOS, PAD, DevFigures, Hypotheses, LossTerms, Measured
 
 
 class Bag(nn.Module):
@@ -137,28 +137,19 @@ def build(config, source_size, target_size, joint):
     return Bag(config, source_size, target_size)
 
 
-class Loss:
-    def __init__(self, config):
-        self.config = config
-
-    def __call__(self, model, batch, context):
-        logits = self.config.sharpness * model(batch.source, batch.target.size(1))
-        losses = nn.functional.cross_entropy(logits.transpose(1, 2), batch.target, reduction="none")
-        count = int(batch.target_mask.sum())
-        return LossTerms((losses * batch.target_mask).sum() / count, count, {})
+def loss(model, batch, context, config):
+    logits = config.sharpness * model(batch.source, batch.target.size(1))
+    losses = nn.functional.cross_entropy(logits.transpose(1, 2), batch.target, reduction="none")
+    count = int(batch.target_mask.sum())
+    return LossTerms((losses * batch.target_mask).sum() / count, count, {})
 
 
-def validate(dev, objective, base):
-    @torch.no_grad()
-    def figures(model):
-        def right(batch):
-            words = model(batch.source, batch.target.size(1)).argmax(-1)
-            return int(((words == batch.target) & batch.target_mask).sum()), int(batch.target_mask.sum())
+def validate(config, base):
+    def measure(model, batch, keys):
+        right = (model(batch.source, batch.target.size(1)).argmax(-1) == batch.target) & batch.target_mask
+        return Measured({"dev_words": (right.sum(), batch.target_mask.sum())})
 
-        counts = dev.over_batches(right)
-        return {"dev_words": sum(hits for hits, _ in counts) / sum(count for _, count in counts)}
-
-    return Validation(figures, "dev_words")
+    return DevFigures(measure, {}, "dev_words")
 
 
 def run(models, source, settings, scored=True, trace=False):

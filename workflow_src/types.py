@@ -200,54 +200,40 @@ class Hypotheses:
     ranked: Callable[[], list[Ranked]] | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Validation:
-    """Figures on dev of a model, and the one that selects weights: the largest, or the `smallest`, is the best.
+# A sum, and what it is divided by.
+Mean = tuple[float | Tensor, float | Tensor]
 
-    Among equal ones it is that with the lowest `dev_loss`, where the figures have it.
-    `fault` describes a failure that the last figures show and the loss does not, in a sentence.
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Figures of a batch of dev, by name.
+
+    means    a sum over the batch and its count; sums and counts of all batches are added up before they are divided
+    outputs  translations of its sentences, as subword ids, whose BLEU is the figure
     """
 
-    figures: Callable[[Any], dict[str, float]]
+    means: Mapping[str, Mean]
+    outputs: Mapping[str, list[list[int]]] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class DevFigures:
+    """What is measured on dev while a model of a family trains, and the figure that selects weights.
+
+    measure      (model, batch, random keys (B,) of its sentences, the same at every validation) -> Measured
+    searches     (model, source) -> Hypotheses, by the name of the figure that is their BLEU
+    criterion    the figure of which the largest value, or the `smallest`, is the best. Among equal ones it is that
+                 with the lowest `dev_loss`, where the figures have it
+    differences  two figures by the name of the figure that is the first less the second, where both are measured
+    fault        (last figures) -> a failure that they show and the loss does not, in a sentence, or None
+    """
+
+    measure: Callable[[Any, Batch, Tensor], Measured]
+    searches: Mapping[str, Callable[[Any, Tensor], Hypotheses]]
     criterion: str
     smallest: bool = False
-    fault: Callable[[dict[str, float]], str | None] | None = None
-
-
-class ProcessGroup(Protocol):
-    """The processes that train together."""
-
-    @property
-    def size(self) -> int: ...
-
-
-class DevSet(Protocol):
-    """The dev set as validation sees it (`training/dev.py`); several processes may share the work."""
-
-    @property
-    def references(self) -> list[str]: ...
-
-    @property
-    def detokenise(self) -> Callable[[list[list[int]]], list[str]]: ...
-
-    @property
-    def sentences(self) -> int:
-        """How many sentences are translated."""
-
-    @property
-    def group(self) -> ProcessGroup: ...
-
-    def generator(self) -> torch.Generator:
-        """Random numbers on the device, the same at every validation."""
-
-    def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
-        """`measure` of every batch, in order; `pass_by` is called for those that other processes measure."""
-
-    def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
-        """sacreBLEU of the first sentences under a search, repetitions kept."""
-
-    def bleu_of(self, tokens: list[list[int]]) -> float:
-        """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
+    differences: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    fault: Callable[[Mapping[str, float]], str | None] | None = None
 
 
 class ImportedNetwork(Protocol):

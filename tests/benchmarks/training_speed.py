@@ -18,9 +18,9 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import count_parameters
 from workflow_src.runtime.device import choose, keep_memory, set_threads
+from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
-from workflow_src.types import Validation
 
 
 def main() -> None:

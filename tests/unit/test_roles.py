@@ -44,7 +44,7 @@ class MarkedSettings(Settings):
 
 
 family = dataclasses.replace(
-    FAMILY, name="marked", build="marked.code:build", loss="marked.code:Loss", validation="marked.code:validate",
+    FAMILY, name="marked", build="marked.code:build", loss="marked.code:loss", validation="marked.code:validate",
     searches=("mark",), symbols=("mask", "blank"), needs={"critic": Role(AUTOREGRESSIVE, agree=("max_positions",))},
 )
 search = dataclasses.replace(
@@ -52,7 +52,7 @@ search = dataclasses.replace(
     needs={MODEL: Role("bagging"), "critic": Role(AUTOREGRESSIVE)},
 )
 # It looks at what the critic thinks of padding.
-careless = dataclasses.replace(family, name="careless", loss="marked.code:Careless")
+careless = dataclasses.replace(family, name="careless", loss="marked.code:careless_loss")
 # Only its training works with the critic, and it starts from a trained system with the same network.
 led = dataclasses.replace(
     family, name="led", searches=("unrepeat",), continues=("dim",),
@@ -61,39 +61,44 @@ led = dataclasses.replace(
 PLUGIN = Plugin("marked", "1", families=(family, careless, led), searches=(search,))
 """
 CODE = '''
+import dataclasses
+
 import torch
 
 from bagged import code as plain
 from workflow_src.data.batching import pad
-from workflow_src.types import Hypotheses, LossTerms
+from workflow_src.types import Hypotheses, LossTerms, Measured
 
 
 def build(config, source_size, target_size, joint):
     return plain.Bag(config, source_size, target_size)
 
 
-class Loss(plain.Loss):
-    def __call__(self, model, batch, context):
-        terms, critic = super().__call__(model, batch, context), context.roles["critic"]
-        frozen = not critic.training and not any(p.requires_grad for p in critic.parameters())
-        scores = critic.log_probabilities(batch.source, batch.target)
-        figures = {"critic": scores.mean(), "frozen": float(frozen)}
-        # The logit of a symbol is trained like any other.
-        lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
-        return LossTerms(terms.loss + lift, terms.count, figures)
+def loss(model, batch, context, config):
+    terms, critic = plain.loss(model, batch, context, config), context.roles["critic"]
+    frozen = not critic.training and not any(p.requires_grad for p in critic.parameters())
+    scores = critic.log_probabilities(batch.source, batch.target)
+    figures = {"critic": scores.mean(), "frozen": float(frozen)}
+    # The logit of a symbol is trained like any other.
+    lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
+    return LossTerms(terms.loss + lift, terms.count, figures)
 
 
-class Careless(plain.Loss):
-    def __call__(self, model, batch, context):
-        terms = super().__call__(model, batch, context)
-        scores = context.roles["critic"].log_probabilities(batch.source, batch.target)
-        return LossTerms(terms.loss - scores.mean(), terms.count, {})
+def careless_loss(model, batch, context, config):
+    terms = plain.loss(model, batch, context, config)
+    scores = context.roles["critic"].log_probabilities(batch.source, batch.target)
+    return LossTerms(terms.loss - scores.mean(), terms.count, {})
 
 
-def validate(dev, objective, base, critic):
-    validation = plain.validate(dev, objective, base)
+def validate(config, base, critic):
+    declared = plain.validate(config, base)
     size = float(sum(p.numel() for p in critic.parameters()))
-    return type(validation)(lambda model: validation.figures(model) | {"dev_critic_size": size}, validation.criterion)
+
+    def measure(model, batch, keys):
+        means = declared.measure(model, batch, keys).means
+        return Measured({**means, "dev_critic_size": (size * len(batch.indices), len(batch.indices))})
+
+    return dataclasses.replace(declared, measure=measure)
 
 
 def run(models, source, settings, scored=True, trace=False):

@@ -166,9 +166,3 @@ def word_rows(tokens: Tensor, mask: Tensor) -> list[list[int]]:
 def without_ends(rows: list[list[int]], positions: list[int]) -> list[list[int]]:
     """The first `positions` ids of each row, without end symbols."""
     return [[i for i in row[:count] if i != EOS] for row, count in zip(rows, positions, strict=True)]
-
-
-def draw_noise(batch: Batch, model: LatentModel | SourceLatentModel, generator: torch.Generator) -> None:
-    """Draw and drop the noise of a batch of another process, so that later batches get the same noise as there."""
-    shape = (*batch_mask(model, batch).shape, model.config.latent_dim)
-    torch.randn(shape, generator=generator, device=batch.target.device)

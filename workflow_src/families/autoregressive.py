@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -12,7 +11,7 @@ from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.layers import Embedding
 from workflow_src.nn.recurrent import WordEmbedding
 from workflow_src.searches.greedy.search import greedy
-from workflow_src.types import PAD, Batch, DevSet, EncoderOutput, IncrementalDecoder, Validation, wide, with_end
+from workflow_src.types import PAD, Batch, DevFigures, EncoderOutput, IncrementalDecoder, Measured, wide, with_end
 
 
 class Autoregressive(nn.Module):
@@ -75,18 +74,11 @@ class Autoregressive(nn.Module):
         return self.logits(self.hidden(states, target))
 
 
-def validate(dev: DevSet, _objective: CrossEntropyConfig, _base: None = None) -> Validation:
+def validate(_config: CrossEntropyConfig, _base: None = None) -> DevFigures:
     """Loss of a token, end symbols counted, and BLEU of greedy search on dev, which selects the weights."""
 
-    @torch.no_grad()
-    def figures(model: Autoregressive) -> dict[str, float]:
-        def measure(batch: Batch) -> tuple[float, int]:
-            return float(model.log_probabilities(batch.source, batch.target).sum()), batch.num_target_tokens
+    def measure(model: Autoregressive, batch: Batch, _keys: Tensor) -> Measured:
+        total = model.log_probabilities(batch.source, batch.target).sum()
+        return Measured({"dev_loss": (-total, batch.num_target_tokens)})
 
-        total, count = 0.0, 0
-        for log_probability, tokens in dev.over_batches(measure):
-            total -= log_probability
-            count += tokens
-        return {"dev_loss": total / count, "dev_bleu": dev.bleu(lambda source: greedy(model, source))}
-
-    return Validation(figures, "dev_bleu")
+    return DevFigures(measure, {"dev_bleu": greedy}, "dev_bleu")

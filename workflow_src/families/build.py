@@ -11,7 +11,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families, import_object
 from workflow_src.spec import Frozen, parse
-from workflow_src.types import DevSet, Objective, Symbols, Validation
+from workflow_src.types import Batch, DevFigures, LossTerms, Objective, Symbols, TrainingContext
 
 
 def build(family: str, model: Frozen | dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
@@ -47,25 +47,29 @@ def sizes_of(family: str, subwords: Subwords) -> dict[str, Any]:
 
 
 def build_objective(family: str, settings: Frozen | dict[str, Any]) -> Objective:
-    """The objective of `family`. Raises ConfigError for settings that are not the family's."""
+    """The loss of `family` with these settings. Raises ConfigError for settings that are not the family's."""
     declared = families()[family]
     if declared.loss is None:
         raise ConfigError("family", family, problem="its models are counted, not trained: they have no objective")
-    return import_object(declared.loss)(parse(declared.objective, settings, f"{family}.objective"))
+    config, loss = parse(declared.objective, settings, f"{family}.objective"), import_object(declared.loss)
+
+    def objective(model: nn.Module, batch: Batch, context: TrainingContext) -> LossTerms:
+        return loss(model, batch, context, config)
+
+    return objective
 
 
 def build_validation(
     family: str,
     settings: Frozen | dict[str, Any],
-    dev: DevSet,
     frozen: nn.Module | None = None,
     roles: Mapping[str, nn.Module] | None = None,
-) -> Validation:
-    """The validation of `family` on `dev`, from the settings of its objective and the systems that it works with.
+) -> DevFigures:
+    """What `family` measures on dev, from the settings of its objective and the systems that it works with.
 
     Raises ConfigError for settings that are not the family's.
     """
     declared = families()[family]
     assert declared.validation, "a family with an objective has a validation"
     config = parse(declared.objective, settings, f"{family}.objective")
-    return import_object(declared.validation)(dev, config, frozen, **(roles or {}))
+    return import_object(declared.validation)(config, frozen, **(roles or {}))

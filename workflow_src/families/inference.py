@@ -9,26 +9,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import best_outputs, unpadded
 from workflow_src.decoding.latent import length_mask
-from workflow_src.losses.common import Cells, cells, length_loss
+from workflow_src.losses.common import Cells, cells, exact_lengths, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
 from workflow_src.types import (
     EOS,
     Batch,
-    DevSet,
+    DevFigures,
     EncoderOutput,
     LossTerms,
+    Measured,
     OnePassModel,
     RelaxedRescorer,
     Symbols,
     TrainingContext,
-    Validation,
     wide,
 )
 
@@ -42,26 +41,23 @@ class InferenceNetwork(OnePassModel, Protocol):
     symbols: Symbols
 
 
-class RelaxedEnergy:
+def relaxed_energy_loss(
+    model: InferenceNetwork, batch: Batch, context: TrainingContext, config: RelaxedEnergyConfig
+) -> LossTerms:
     """Summed over a batch and divided by its target tokens, end symbols counted: the energy, and the length loss.
 
     The energy of a sentence is  sum_t -O2(z_t) . log p(. | O1(z_<t), x), z_t the network's logits over words.
     """
-
-    def __init__(self, config: RelaxedEnergyConfig):
-        self.config = config
-
-    def __call__(self, model: InferenceNetwork, batch: Batch, context: TrainingContext) -> LossTerms:
-        memory, count = model.encode(batch.source), batch.num_target_tokens
-        keys = sentence_keys(batch, context.numbers) if draws(self.config) else None
-        energy = relaxed_energy(self.config, model, memory, context.roles[ENERGY], batch, keys)
-        length, exact = length_loss(model.length, memory, batch)
-        figures = {
-            "energy": energy.detach() / len(batch.target),
-            "length_nll": length.detach() / len(batch.target),
-            "length_accuracy": exact,
-        }
-        return LossTerms((energy + self.config.length_weight * length) / count, count, figures)
+    memory, count = model.encode(batch.source), batch.num_target_tokens
+    keys = sentence_keys(batch, context.numbers) if draws(config) else None
+    energy = relaxed_energy(config, model, memory, context.roles[ENERGY], batch, keys)
+    length, exact = length_loss(model.length, memory, batch)
+    figures = {
+        "energy": energy.detach() / len(batch.target),
+        "length_nll": length.detach() / len(batch.target),
+        "length_accuracy": exact,
+    }
+    return LossTerms((energy + config.length_weight * length) / count, count, figures)
 
 
 def draws(config: RelaxedEnergyConfig) -> bool:
@@ -107,7 +103,7 @@ def _spread(distributions: Tensor, mask: Tensor, size: int, real: Cells) -> Tens
     return spread
 
 
-def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) -> Validation:
+def validate(config: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) -> DevFigures:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
     `dev_energy` is that of the best words at the references' lengths, in nats a sentence: it can be
@@ -115,44 +111,17 @@ def validate(dev: DevSet, objective: RelaxedEnergyConfig, _base: None, energy: R
     most probable lengths, `dev_bleu_reference_lengths` that of the references'.
     """
 
-    @torch.no_grad()
-    def figures(model: InferenceNetwork) -> dict[str, float]:
-        generator = dev.generator()
-
-        def pass_by(batch: Batch) -> None:
-            sentence_keys(batch, generator)
-
-        results = dev.over_batches(lambda batch: _measured(objective, model, energy, batch, generator), pass_by)
-        sums = {name: sum(of_batch[name] for of_batch, _ in results) for name in results[0][0]}
-        translations = {row: tokens for _, of_batch in results for row, tokens in of_batch.items()}
-        return {
-            "dev_energy": sums["energy"] / sums["sentences"],
-            "dev_loss": sums["relaxed"] / sums["tokens"],
-            "dev_length_accuracy": sums["exact"] / sums["sentences"],
-            "dev_bleu": dev.bleu(lambda source: best_outputs(model, source)),
-            "dev_bleu_reference_lengths": dev.bleu_of([translations[row] for row in range(dev.sentences)]),
+    def measure(model: InferenceNetwork, batch: Batch, keys: Tensor) -> Measured:
+        memory = model.encode(batch.source)
+        hidden, mask = model.hidden(memory, batch.output_lengths)
+        outputs = model.output(model.logits(hidden).argmax(-1), mask)
+        log_probabilities = energy.log_probability(energy.scoring_states(batch.source), outputs)
+        relaxed_sum = relaxed_energy(config, model, memory, energy, batch, keys)
+        means = {
+            "dev_energy": (-log_probabilities.sum(), len(batch.target)),
+            "dev_loss": (relaxed_sum, batch.num_target_tokens),
+            "dev_length_accuracy": exact_lengths(model.length.predict(memory), batch),
         }
+        return Measured(means, {"dev_bleu_reference_lengths": unpadded(outputs)})
 
-    return Validation(figures, "dev_energy", smallest=True)
-
-
-def _measured(
-    objective: RelaxedEnergyConfig,
-    model: InferenceNetwork,
-    scorer: RelaxedRescorer,
-    batch: Batch,
-    generator: torch.Generator,
-) -> tuple[dict[str, float], dict[int, list[int]]]:
-    """Sums over a batch, and the best words at the references' lengths by row of the corpus."""
-    keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
-    hidden, mask = model.hidden(memory, batch.output_lengths)
-    outputs = model.output(model.logits(hidden).argmax(-1), mask)
-    log_probabilities = scorer.log_probability(scorer.scoring_states(batch.source), outputs)
-    sums = {
-        "energy": -float(log_probabilities.sum()),
-        "relaxed": float(relaxed_energy(objective, model, memory, scorer, batch, keys)),
-        "tokens": batch.num_target_tokens,
-        "exact": int((model.length.predict(memory) == batch.target_lengths).sum()),
-        "sentences": len(batch.target),
-    }
-    return sums, dict(zip(batch.indices, unpadded(outputs), strict=True))
+    return DevFigures(measure, {"dev_bleu": best_outputs}, "dev_energy", smallest=True)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import batch_mask, draw_noise, prior_of
+from workflow_src.decoding.latent import batch_mask, prior_of
 from workflow_src.decoding.refinement import DeltaStep, gradient_step, refine, translate_batch
+from workflow_src.losses.draws import normal
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.registry import families
 from workflow_src.spec import LATENT
-from workflow_src.types import Batch, DevSet, LatentModel, Refiner, SourceLatentModel, Validation
+from workflow_src.types import (
+    Batch,
+    DevFigures,
+    EncoderOutput,
+    Hypotheses,
+    LatentModel,
+    Measured,
+    RefinementStep,
+    Refiner,
+    SourceLatentModel,
+)
 
 
 def start(
@@ -27,49 +37,31 @@ def start(
     return model.start_from_base(tensors) if of_a_base else copy_matching(model, tensors)
 
 
-def validate(dev: DevSet, objective: ScoreMatchingConfig, frozen: LatentModel | SourceLatentModel) -> Validation:
-    """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step."""
+def validate(config: ScoreMatchingConfig, frozen: LatentModel | SourceLatentModel) -> DevFigures:
+    """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step.
 
-    def figures(model: Refiner) -> dict[str, float]:
-        generator = dev.generator()
-        results = dev.over_batches(
-            lambda batch: _agreement(model, frozen, batch, objective, generator, moved=dev.group.size > 1),
-            lambda batch: draw_noise(batch, frozen, generator),
-        )
-        # Joined over all sentences, so that batches of any size count alike; unmoved sentences (NaN) are left out.
-        joined = {name: torch.cat([of_batch[name] for of_batch in results]).nanmean() for name in results[0]}
-
-        def step(memory, mask):
-            return gradient_step(model, memory, mask, objective.step_size)
-
-        bleu = dev.bleu(lambda source: translate_batch(frozen, source, step, 1))
-        return {name: float(value.nan_to_num()) for name, value in joined.items()} | {"dev_bleu": bleu}
-
-    return Validation(figures, "dev_cosine_noise0")
-
-
-@torch.no_grad()
-def _agreement(
-    model: Refiner,
-    frozen: LatentModel | SourceLatentModel,
-    batch: Batch,
-    objective: ScoreMatchingConfig,
-    generator: torch.Generator,
-    moved: bool = False,
-) -> dict[str, Tensor]:
-    """Cosines a sentence (B,); squared error and offset length a position (N,), at full noise and at none.
-
-    They are `moved` to the CPU for other processes.
+    Cosines are means over sentences that delta moves; squared errors and lengths of offsets are means over positions.
     """
-    mask = batch_mask(frozen, batch)
-    memory = frozen.encode(batch.source)
-    mean, deviation = prior_of(frozen, memory, mask)
-    noise = torch.randn(mean.shape, generator=generator, device=mean.device)
-    result = {}
-    for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
-        offset = refine(z, DeltaStep(frozen, memory, mask), objective.delta_steps) - z
-        direction = model.direction(memory, z, mask)
-        result[f"dev_cosine{name}"] = cosine(direction, offset, mask)
-        result[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask]
-        result[f"dev_offset_norm{name}"] = offset.norm(dim=-1)[mask]
-    return {name: tensor.cpu() for name, tensor in result.items()} if moved else result
+
+    def measure(model: Refiner, batch: Batch, keys: Tensor) -> Measured:
+        mask = batch_mask(frozen, batch)
+        memory = frozen.encode(batch.source)
+        mean, deviation = prior_of(frozen, memory, mask)
+        noise = normal(keys, tuple(mean.shape[1:])).to(mean)
+        means = {}
+        for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
+            offset = refine(z, DeltaStep(frozen, memory, mask), config.delta_steps) - z
+            direction = model.direction(memory, z, mask)
+            cosines = cosine(direction, offset, mask)
+            means[f"dev_cosine{name}"] = cosines.nansum(), (~cosines.isnan()).sum()
+            means[f"dev_squared_error{name}"] = ((direction - offset) ** 2).sum(-1)[mask].sum(), mask.sum()
+            means[f"dev_offset_norm{name}"] = offset.norm(dim=-1)[mask].sum(), mask.sum()
+        return Measured(means)
+
+    def after_a_step(model: Refiner, source: Tensor) -> Hypotheses:
+        def step(memory: EncoderOutput, mask: Tensor) -> RefinementStep:
+            return gradient_step(model, memory, mask, config.step_size)
+
+        return translate_batch(frozen, source, step, 1)
+
+    return DevFigures(measure, {"dev_bleu": after_a_step}, "dev_cosine_noise0")

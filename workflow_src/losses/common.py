@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from workflow_src.losses.settings import Budget
-from workflow_src.types import Batch, EncoderOutput, LengthHead, wide
+from workflow_src.types import Batch, EncoderOutput, LengthHead, Mean, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
@@ -127,7 +129,7 @@ def budget(config: Budget, progress: float) -> float:
     return config.kl_budget + (config.budget_end - config.kl_budget) * share
 
 
-def collapsed(figures: dict[str, float]) -> str | None:
+def collapsed(figures: Mapping[str, float]) -> str | None:
     """A warning about latents that carry nothing, from the figures of a validation; None where they carry something.
 
     Such latents have a KL below 0.1 nats, and the posterior mean of the reference gives less than 1 BLEU more than the
@@ -141,6 +143,11 @@ def collapsed(figures: dict[str, float]) -> str | None:
         "BLEU; keep more of the KL budget (objective.budget_end), or hold it for longer (objective.budget_hold, "
         "budget_until)"
     )
+
+
+def exact_lengths(predicted: Tensor, batch: Batch) -> Mean:
+    """The number of sentences whose predicted length (B,) is that of the target, and the number of sentences."""
+    return (predicted == batch.target_lengths).sum(), len(batch.target)
 
 
 def length_loss(head: LengthHead, memory: EncoderOutput, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

@@ -28,52 +28,51 @@ class RefinerInTraining(Refiner, Protocol):
     def train(self, mode: bool = True) -> Any: ...
 
 
-class ScoreMatching:
-    def __init__(self, config: ScoreMatchingConfig):
-        self.config = config
+def score_matching(
+    model: RefinerInTraining, batch: Batch, context: TrainingContext, config: ScoreMatchingConfig
+) -> LossTerms:
+    """`context.frozen` is the latent-variable model, in evaluation mode."""
+    mask = batch_mask(context.frozen, batch)
+    z, goal, memory = latents_and_goals(model, batch, mask, context, config)
+    direction = model.direction(memory, z, mask, differentiable=True)
+    offset = goal - z
+    count = int(batch_mask(context.frozen, batch.on_cpu).sum())
+    squares = (direction**2).sum(-1)
+    products = (direction * offset).sum(-1)
+    loss = ((squares - 2 * products) * mask).sum() / count
+    error = ((direction.detach() - offset) ** 2).sum(-1)
+    return LossTerms(
+        loss,
+        count,
+        {
+            "squared_error": (error * mask).sum() / count,
+            "cosine": cosine(direction.detach(), offset, mask).nanmean().nan_to_num(),
+            "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
+        },
+    )
 
-    def __call__(self, model: RefinerInTraining, batch: Batch, context: TrainingContext) -> LossTerms:
-        """`context.frozen` is the latent-variable model, in evaluation mode."""
-        mask = batch_mask(context.frozen, batch)
-        z, goal, memory = self.draw(model, batch, mask, context)
-        direction = model.direction(memory, z, mask, differentiable=True)
-        offset = goal - z
-        count = int(batch_mask(context.frozen, batch.on_cpu).sum())
-        squares = (direction**2).sum(-1)
-        products = (direction * offset).sum(-1)
-        loss = ((squares - 2 * products) * mask).sum() / count
-        error = ((direction.detach() - offset) ** 2).sum(-1)
-        return LossTerms(
-            loss,
-            count,
-            {
-                "squared_error": (error * mask).sum() / count,
-                "cosine": cosine(direction.detach(), offset, mask).nanmean().nan_to_num(),
-                "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
-            },
-        )
 
-    @torch.no_grad()
-    def draw(
-        self, model: RefinerInTraining, batch: Batch, mask: Tensor, context: TrainingContext
-    ) -> tuple[Tensor, Tensor, EncoderOutput]:
-        """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
-        frozen, generator = context.frozen, context.generator
-        memory = frozen.encode(batch.source)
-        mean, deviation = prior_of(frozen, memory, mask)
-        device = mean.device
-        noise = torch.randn(mean.shape, generator=generator, device=device)
-        scales = mean.size(0) if self.config.noise_scale == "sentence" else 1
-        uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
-        z = mean + uniform**self.config.noise_power * deviation * noise
-        chance = torch.rand((), generator=context.numbers)
-        if context.progress >= self.config.pre_update_after and chance < self.config.pre_update_probability:
-            was_training = model.training
-            model.eval()
-            z = z + self.config.step_size * model.direction(memory, z, mask).detach()
-            model.train(was_training)
-        goal = refine(z, DeltaStep(frozen, memory, mask), self.config.delta_steps)
-        return z, goal, memory
+@torch.no_grad()
+def latents_and_goals(
+    model: RefinerInTraining, batch: Batch, mask: Tensor, context: TrainingContext, config: ScoreMatchingConfig
+) -> tuple[Tensor, Tensor, EncoderOutput]:
+    """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
+    frozen, generator = context.frozen, context.generator
+    memory = frozen.encode(batch.source)
+    mean, deviation = prior_of(frozen, memory, mask)
+    device = mean.device
+    noise = torch.randn(mean.shape, generator=generator, device=device)
+    scales = mean.size(0) if config.noise_scale == "sentence" else 1
+    uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
+    z = mean + uniform**config.noise_power * deviation * noise
+    chance = torch.rand((), generator=context.numbers)
+    if context.progress >= config.pre_update_after and chance < config.pre_update_probability:
+        was_training = model.training
+        model.eval()
+        z = z + config.step_size * model.direction(memory, z, mask).detach()
+        model.train(was_training)
+    goal = refine(z, DeltaStep(frozen, memory, mask), config.delta_steps)
+    return z, goal, memory
 
 
 def cosine(direction: Tensor, offset: Tensor, mask: Tensor) -> Tensor:

@@ -163,8 +163,8 @@ class Family:
     model           settings; they have `dim` (width) and `max_positions`
     presets         file of presets; None for models made elsewhere
     build           (model settings, source size, target size, joint) -> nn.Module
-    loss            (objective settings) -> Objective
-    validation      (Dev, objective settings, the base or None, other roles by name as keywords) -> Validation
+    loss            (model, batch, TrainingContext, objective settings) -> LossTerms
+    validation      (objective settings, the base or None, other roles by name as keywords) -> DevFigures
     fit             for families that are counted at once, in place of loss and validation: (model, train and
                     dev corpora, subwords, a file of the user's or None) -> figures on dev
     files           for models made elsewhere, in place of presets, build, loss, validation and fit: (model settings) ->

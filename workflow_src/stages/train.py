@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from workflow_src.data.batching import Pairs
     from workflow_src.runtime.processes import Group
+    from workflow_src.training.dev import Validation
     from workflow_src.training.loop import Progress
     from workflow_src.training.state import StateFolder
-    from workflow_src.types import Validation
 
 
 class Inputs(DeviceJobInputs):
@@ -191,7 +191,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         reversed=settings.reversed,
     )
     objective = build_objective(family.name, settings.objective)
-    validation = build_validation(family.name, settings.objective, dev, base, roles)
+    validation = dev.validation(build_validation(family.name, settings.objective, base, roles))
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
         "training %s (%s, %d parameters) on %d pairs, %s%s, %s",

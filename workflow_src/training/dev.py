@@ -1,19 +1,20 @@
 """The dev set that a system is measured on while it trains; `families/*/validation.py` has the measures.
 
-Generators are seeded afresh every time, so that figures of different steps compare and validation changes no training.
+Random numbers follow from a sentence's row alone, so that figures of different steps compare, whoever measures which
+batch.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.data.batching import collate, epoch_batches
@@ -24,14 +25,30 @@ from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
 from workflow_src.errors import ArtifactError
+from workflow_src.losses.draws import sentence_keys
 from workflow_src.records.checked import Lenient, read_file
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
-from workflow_src.types import Batch, Hypotheses
+from workflow_src.types import Batch, DevFigures, Hypotheses
 
+# Of the order of batches and of random keys.
 SEED = 20200914
 BATCH = 128
 BATCH_TOKENS = 4000
+
+
+# Rows of the corpus, sums with counts by name, and translations by name.
+BatchFigures = tuple[tuple[int, ...], dict[str, tuple[float, float]], Mapping[str, list[list[int]]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Validation:
+    """Figures on dev of a model, and the one that selects weights; see `DevFigures`."""
+
+    figures: Callable[[nn.Module], dict[str, float]]
+    criterion: str
+    smallest: bool = False
+    fault: Callable[[Mapping[str, float]], str | None] | None = None
 
 
 class CorpusSummary(Lenient):
@@ -57,10 +74,6 @@ class Dev:
     # Of BLEU, by the target language.
     tokeniser: str = "13a"
 
-    def generator(self) -> torch.Generator:
-        """Random numbers on the device, the same at every validation."""
-        return self.runtime.generator(SEED)
-
     def sources(self) -> list[list[int]]:
         return [self.corpus.source(row).tolist() for row in range(self.sentences)]
 
@@ -69,16 +82,50 @@ class Dev:
         rows = epoch_batches(self.corpus, BATCH_TOKENS, SEED, 0)
         return [collate(self.corpus, np.asarray(indices)).to(self.runtime.device) for indices in rows]
 
-    def over_batches(self, measure: Callable[[Batch], Any], pass_by: Callable[[Batch], None] | None = None) -> list:
-        """`measure` of every batch, in order; `pass_by` is called for batches that other processes measure."""
-        own_results: dict[int, Any] = {}
+    def keys(self, batch: Batch) -> Tensor:
+        """Random keys (B,) of a batch's sentences, the same at every validation."""
+        return sentence_keys(batch, self.runtime.generator(SEED))
+
+    @torch.no_grad()
+    def figures(self, model: nn.Module, declared: DevFigures) -> dict[str, float]:
+        """The figures of a model that its family declares: means over all batches, and BLEU.
+
+        A mean of nothing is 0.
+        """
+        sums: dict[str, list[float]] = {}
+        outputs: dict[str, dict[int, list[int]]] = {}
+        for rows, means, tokens_by_name in self._over_batches(model, declared):
+            for name, (total, count) in means.items():
+                of_name = sums.setdefault(name, [0.0, 0.0])
+                of_name[0] += total
+                of_name[1] += count
+            for name, tokens in tokens_by_name.items():
+                outputs.setdefault(name, {}).update(zip(rows, tokens, strict=True))
+        figures = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
+        for name, search in declared.searches.items():
+            figures[name] = self.bleu(functools.partial(search, model))
+        for name, tokens_by_row in outputs.items():
+            figures[name] = self.bleu_of([tokens_by_row[row] for row in range(self.sentences)])
+        for name, (first, second) in declared.differences.items():
+            if first in figures and second in figures:
+                figures[name] = figures[first] - figures[second]
+        return figures
+
+    def _over_batches(self, model: nn.Module, declared: DevFigures) -> list[BatchFigures]:
+        """Rows of the corpus, sums with counts, and translations of every batch, in order; processes share the work."""
+        own_results: dict[int, BatchFigures] = {}
         for number, batch in enumerate(self.batches()):
             if number % self.group.size == self.group.rank:
-                own_results[number] = measure(batch)
-            elif pass_by:
-                pass_by(batch)
+                measured = declared.measure(model, batch, self.keys(batch))
+                means = {name: (float(total), float(count)) for name, (total, count) in measured.means.items()}
+                own_results[number] = batch.indices, means, measured.outputs
         results = {number: result for part in self.group.gather(own_results) for number, result in part.items()}
         return [results[number] for number in sorted(results)]
+
+    def validation(self, declared: DevFigures) -> Validation:
+        """The figures that a family declares, on this dev set."""
+        figures = functools.partial(self.figures, declared=declared)
+        return Validation(figures, declared.criterion, declared.smallest, declared.fault)
 
     def translate(self, search: Callable[[Tensor], Hypotheses]) -> list[list[int]]:
         """Tokens of the first sentences under a search."""

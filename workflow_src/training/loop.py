@@ -23,9 +23,10 @@ from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import Preempted, Preemption
+from workflow_src.training.dev import Validation
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
 from workflow_src.training.update import Part, Updater, describe, learning_rate
-from workflow_src.types import Objective, Validation
+from workflow_src.types import Objective
 
 log = logging.getLogger("continuum")
 

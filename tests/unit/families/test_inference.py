@@ -26,7 +26,7 @@ def network(family: str, size: int = SIZE, source: int = 13, seed: int = 1):
 
 def loss(model, batch, scorer, operators=("SX", "ST"), seed: int = 0):
     config = RelaxedEnergyConfig(input_operator=operators[0], output_operator=operators[1])
-    return inference.RelaxedEnergy(config)(model, batch, context(seed=seed, roles={"energy": scorer}))
+    return inference.relaxed_energy_loss(model, batch, context(seed=seed, roles={"energy": scorer}), config)
 
 
 @pytest.mark.parametrize("operators", OPERATORS, ids="-".join)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from miniatures import context, gradients, lvm, padded, pairs, refiner
@@ -9,7 +11,7 @@ from workflow_src import registry
 from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
-from workflow_src.losses.score_matching import ScoreMatching, cosine
+from workflow_src.losses.score_matching import cosine, latents_and_goals, score_matching
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.layers import Memory
 
@@ -36,9 +38,9 @@ def positions(end: bool):
 @pytest.mark.parametrize("kind", KINDS)
 def test_loss_is_the_squared_error_up_to_a_constant(batch, kind, end):
     frozen, mask, count = lvm(end_symbol=end).requires_grad_(False), positions(end), sum(LENGTHS) + 3 * end
-    network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
-    terms = objective(network, batch, context(seed=3, frozen=frozen))
-    z, goal, memory = objective.draw(network, batch, mask, context(seed=3, frozen=frozen))
+    network, config = refiner(kind), ScoreMatchingConfig()
+    terms = score_matching(network, batch, context(seed=3, frozen=frozen), config)
+    z, goal, memory = latents_and_goals(network, batch, mask, context(seed=3, frozen=frozen), config)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() / count
     constant = ((goal - z) ** 2)[mask].sum() / count
@@ -64,7 +66,7 @@ def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delt
     """One number scales the noise of a sentence, or of the whole batch."""
     frozen, mask = lvm(end_symbol=end).requires_grad_(False), positions(end)
     config = ScoreMatchingConfig(delta_steps=2, noise_power=power, noise_scale=scale, pre_update_probability=0)
-    z, goal, memory = ScoreMatching(config).draw(None, batch, mask, context(seed=4, frozen=frozen))
+    z, goal, memory = latents_and_goals(None, batch, mask, context(seed=4, frozen=frozen), config)
     generator = torch.Generator().manual_seed(4)
     mean, deviation = frozen.prior(memory, mask)
     noise = torch.randn(3, 5 + end, 3, generator=generator)
@@ -87,7 +89,7 @@ def test_nothing_of_the_frozen_model_changes(batch, kind):
     network_before = {name: x.clone() for name, x in network.named_parameters()}
     for step in (0, 60, 80):
         config = ScoreMatchingConfig(pre_update_probability=1)
-        ScoreMatching(config)(network, batch, context(step, seed=step, frozen=frozen)).loss.backward()
+        score_matching(network, batch, context(step, seed=step, frozen=frozen), config).loss.backward()
         optimiser.step()
     assert all(parameter.grad is None for parameter in frozen.parameters())
     assert not frozen.training
@@ -113,17 +115,17 @@ class Counting(nn.Module):
 def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, probability, calls):
     network = Counting().train()
     config = ScoreMatchingConfig(pre_update_probability=probability, pre_update_after=0.5)
-    ScoreMatching(config)(network, batch, context(step, frozen=frozen))
+    score_matching(network, batch, context(step, frozen=frozen), config)
     assert network.calls == [(False, False)] * (calls - 1) + [(True, True)]
     assert network.training, "the training mode is restored"
 
 
 def test_own_steps_have_their_probability(frozen):
     network, small = Counting(), pairs([1], [1])
-    objective = ScoreMatching(ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1))
+    config = ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1)
     training = context(99, frozen=frozen)
     for _ in range(200):
-        objective.draw(network, small, small.target_mask, training)
+        latents_and_goals(network, small, small.target_mask, training, config)
     assert abs(len(network.calls) / 200 - 0.3) < 0.12
 
 
@@ -132,7 +134,7 @@ def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch)
     for probability in (0.0, 1.0):
         config = ScoreMatchingConfig(pre_update_probability=probability, step_size=0.5)
         training = context(99, seed=1, frozen=frozen)
-        drawn.append(ScoreMatching(config).draw(Counting(), batch, batch.target_mask, training))
+        drawn.append(latents_and_goals(Counting(), batch, batch.target_mask, training, config))
     (plain, _, memory), (moved, goal, _) = drawn
     assert torch.allclose(moved, plain + 0.5 * (1 - plain), atol=1e-12)
     assert torch.allclose(goal, refine(moved, DeltaStep(frozen, memory, batch.target_mask), 4), atol=1e-12)
@@ -150,7 +152,7 @@ def test_padding_takes_no_part(frozen, batch, kind, end):
 
     quiet = lvm(end_symbol=end)
     quiet.__class__ = Mean
-    network, objective = refiner(kind), ScoreMatching(ScoreMatchingConfig())
+    network, objective = refiner(kind), functools.partial(score_matching, config=ScoreMatchingConfig())
     losses = [objective(network, x, context(frozen=quiet)).loss.item() for x in (batch, padded(batch))]
     assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
@@ -205,7 +207,9 @@ def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
     # An energy averaged over positions shrinks its slope by their number; here every sentence has one word.
     settings = registry.families()[kind].model(latent_dim=1, **sizes)
     network = {"score": ScoreNetwork, "energy": EnergyNetwork}[kind](settings)
-    objective = ScoreMatching(ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0))
+    objective = functools.partial(
+        score_matching, config=ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0)
+    )
     batch = pairs([1] * 128, [1] * 128)
     training = context(frozen=Toy().eval())
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)

@@ -13,9 +13,9 @@ from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose
 from workflow_src.training import loop
+from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
-from workflow_src.types import Validation
 
 
 @pytest.fixture(autouse=True)

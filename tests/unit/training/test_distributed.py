@@ -3,6 +3,7 @@
 Every process is real, and they talk by gloo. Tests marked long start whole stages by torchrun, as the rules do.
 """
 
+import dataclasses
 import json
 import os
 import pickle
@@ -264,15 +265,19 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
         looked = []
         dev = dev_module.Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 7, group)
         assert len(dev.batches()) >= 4
-        dev.over_batches(lambda batch: looked.append(batch.indices))
         if family == "transformer":
-            validation = transformer.validate(dev, CrossEntropyConfig())
+            declared = transformer.validate(CrossEntropyConfig())
         elif family == "lvm":
-            validation = lvm.validate(dev, ElboConfig(dev_samples=3))
+            declared = lvm.validate(ElboConfig(dev_samples=3))
         else:
-            validation = refiners.validate(dev, ScoreMatchingConfig(), frozen)
+            declared = refiners.validate(ScoreMatchingConfig(), frozen)
+
+        def measure(model, batch, keys):
+            looked.append(batch.indices)
+            return declared.measure(model, batch, keys)
+
         translations = dev.translate(lambda source: greedy(model, source)) if family == "transformer" else None
-        return validation.figures(model), translations, looked
+        return dev.figures(model, dataclasses.replace(declared, measure=measure)), translations, looked
 
     alone = figures(Group())
     by_process = in_processes(3, figures, tmp_path)

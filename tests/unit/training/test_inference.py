@@ -14,13 +14,12 @@ from workflow_src.data.lines import read_lines
 from workflow_src.decoding.candidates import best_outputs
 from workflow_src.families import inference
 from workflow_src.families.build import build, build_objective
-from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.settings import RelaxedEnergyConfig
 from workflow_src.registry import families
-from workflow_src.training.dev import Dev
+from workflow_src.training.dev import Dev, Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
-from workflow_src.types import PAD, Validation, with_end
+from workflow_src.types import PAD, with_end
 
 
 class Killed(Exception):
@@ -95,7 +94,7 @@ def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, 
     references = list(read_lines(tiny.corpus / "dev.reference.en"))
     dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
     config = RelaxedEnergyConfig(input_operator=operators[0], output_operator=operators[1])
-    validation = inference.validate(dev, config, None, energy=scorer)
+    validation = dev.validation(inference.validate(config, None, energy=scorer))
     figures = validation.figures(model)
     torch.rand(7)
     assert validation.figures(model) == figures
@@ -116,9 +115,9 @@ def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, 
         lines = tiny.subwords.decode_target(rows[:5])
         assert figures[name] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score), name
     # The loss of the whole dev set, with the numbers that validation draws.
-    generator, total, tokens = dev.generator(), 0.0, 0
+    total, tokens = 0.0, 0
     for batch in dev.batches():
-        keys, memory = sentence_keys(batch, generator), model.encode(batch.source)
+        keys, memory = dev.keys(batch), model.encode(batch.source)
         total += float(inference.relaxed_energy(config, model, memory, scorer, batch, keys))
         tokens += int((with_end(batch.target) != PAD).sum())
     assert figures["dev_loss"] == pytest.approx(total / tokens, rel=1e-6)

@@ -17,8 +17,9 @@ from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.training import loop, state
+from workflow_src.training.dev import Validation
 from workflow_src.training.update import learning_rate
-from workflow_src.types import Batch, TrainingContext, Validation
+from workflow_src.types import Batch, TrainingContext
 
 
 class Killed(Exception):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import sacrebleu
 import torch
@@ -9,9 +11,8 @@ import torch
 from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.families.cmlm.objective import MaskedLoss, masked_places
+from workflow_src.families.cmlm.objective import masked_loss, masked_places
 from workflow_src.families.cmlm.validation import validate
-from workflow_src.losses.draws import sentence_keys
 from workflow_src.searches.mask_predict import MaskPredictSettings
 from workflow_src.searches.mask_predict.search import run
 from workflow_src.training.dev import Dev
@@ -25,7 +26,7 @@ class Killed(Exception):
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, accumulate):
     settings = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": {"dropout": 0.1}}
-    inner = MaskedLoss(CmlmObjectiveConfig())
+    inner = functools.partial(masked_loss, config=CmlmObjectiveConfig())
 
     def until(calls: int):
         calls_left = iter(range(calls))
@@ -54,15 +55,15 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
     dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
     torch.manual_seed(8)
     model = build("cmlm", tiny_settings("cmlm")["model"], tiny.sizes).eval()
-    validation = validate(dev, CmlmObjectiveConfig(dev_iterations=3))
+    validation = dev.validation(validate(CmlmObjectiveConfig(dev_iterations=3)))
     figures = validation.figures(model)
     # The same masks at every validation.
     torch.rand(100)
     assert validation.figures(model) == figures and validation.criterion == "dev_bleu"
 
-    generator, nll, masked, exact, sentences = dev.generator(), 0.0, 0, 0, 0
-    for batch in dev.over_batches(lambda batch: batch):
-        places = masked_places(sentence_keys(batch, generator), batch.target_lengths, batch.target.size(1))
+    nll, masked, exact, sentences = 0.0, 0, 0, 0
+    for batch in dev.batches():
+        places = masked_places(dev.keys(batch), batch.target_lengths, batch.target.size(1))
         for row, is_masked in enumerate(places):
             source, target = (x[row][x[row] != PAD][None] for x in (batch.source, batch.target))
             memory, is_masked = model.encode(source), is_masked[: target.size(1)]

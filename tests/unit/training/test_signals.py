@@ -11,7 +11,7 @@ import pytest
 from workflow_src.runtime import signals
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training import state
-from workflow_src.types import Validation
+from workflow_src.training.dev import Validation
 
 FAMILIES = ["transformer", "lvm", "score"]
 

@@ -110,7 +110,7 @@ def test_dev_batches_hold_every_pair_once_in_one_order(dev):
 
 def test_transformer_figures_are_those_of_sentences_one_by_one(dev, tiny, systems):
     model, _ = load_system(systems["transformer"])
-    figures = same_twice(transformer.validate(dev, CrossEntropyConfig()), model)
+    figures = same_twice(dev.validation(transformer.validate(CrossEntropyConfig())), model)
     total = tokens = 0
     hypotheses = []
     with torch.no_grad():
@@ -125,7 +125,8 @@ def test_transformer_figures_are_those_of_sentences_one_by_one(dev, tiny, system
 
 
 def test_an_untrained_transformer_is_about_as_good_as_chance(dev, tiny, tiny_settings):
-    figures = transformer.validate(dev, CrossEntropyConfig()).figures(untrained("transformer", tiny, tiny_settings))
+    model = untrained("transformer", tiny, tiny_settings)
+    figures = dev.figures(model, transformer.validate(CrossEntropyConfig()))
     assert 0.5 * math.log(62) < figures["dev_loss"] < 2 * math.log(62) and figures["dev_bleu"] < 10
 
 
@@ -141,7 +142,7 @@ def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings,
         # The most probable length of an untrained model is right for none of these sentences.
         differences = [len(tiny.dev.target(row)) - len(tiny.dev.source(row)) for row in range(8)]
         model.length.outer.bias[model.length.outer.bias.numel() // 2 + max(differences, key=differences.count)] += 5
-    figures = same_twice(lvm.validate(dev, ElboConfig(dev_samples=1)), model)
+    figures = same_twice(dev.validation(lvm.validate(ElboConfig(dev_samples=1))), model)
     bound = divergence = positions = exact = 0.0
     reconstructed, from_prior = [], []
     with torch.no_grad():
@@ -189,7 +190,7 @@ def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tin
     with torch.no_grad():
         # Deviations near 2: samples decode to other words than the mean.
         model.posterior_head.linear.bias[4:] += 2
-    figures = lvm.validate(dev, ElboConfig(dev_samples=100)).figures(model)
+    figures = dev.figures(model, lvm.validate(ElboConfig(dev_samples=100)))
     means, errors, positions = [], [], 0
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
@@ -244,7 +245,7 @@ class Copying:
 @pytest.mark.parametrize("end", [False, True])
 def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_settings, end):
     model = Copying(untrained("lvm", tiny, tiny_settings, end_symbol=end), tiny.sizes["target"])
-    figures = lvm.validate(dev, ElboConfig()).figures(model)
+    figures = dev.figures(model, lvm.validate(ElboConfig()))
     assert figures["dev_bleu_posterior"] == pytest.approx(100) and figures["dev_bleu"] < 10
     # The reconstruction is certain, so the bound is all KL; at each position
     # KL = (sum of v + |difference|^2 - 1 - log v) / 2 with difference 2 (or 0 where the word is number 7).
@@ -264,7 +265,7 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
     dev = dataclasses.replace(dev, tokeniser="char")
     model, frozen = untrained(family, tiny, tiny_settings), frozen.eval()
     objective = ScoreMatchingConfig(step_size=STEP, delta_steps=2)
-    figures = same_twice(refiners.validate(dev, objective, frozen), model)
+    figures = same_twice(dev.validation(refiners.validate(objective, frozen)), model)
     cosines, squares, norms = [], [], []
     by_size: dict[float, list[list[int]]] = {STEP: [], 1.0: []}
     with torch.no_grad():
@@ -318,7 +319,7 @@ def test_refiners_are_measured_at_samples_of_the_prior_too(dev, tiny, tiny_setti
     model, frozen = untrained("score", tiny, tiny_settings), frozen.eval()
     names = ("dev_cosine", "dev_squared_error", "dev_offset_norm")
     certain, noisy = (
-        refiners.validate(dev, ScoreMatchingConfig(), Narrow(frozen, deviation)).figures(model)
+        dev.figures(model, refiners.validate(ScoreMatchingConfig(), Narrow(frozen, deviation)))
         for deviation in (1e-6, 10.0)
     )
     for name in names:
@@ -343,7 +344,7 @@ class Perfect(torch.nn.Module):
 
 @pytest.mark.parametrize("sign", [1, -1, 0])
 def test_cosine_and_error_of_a_perfect_and_of_a_contrary_refiner(dev, frozen, sign):
-    figures = refiners.validate(dev, ScoreMatchingConfig(), frozen.eval()).figures(Perfect(frozen, sign))
+    figures = dev.figures(Perfect(frozen, sign), refiners.validate(ScoreMatchingConfig(), frozen.eval()))
     assert figures["dev_cosine"] == pytest.approx(sign, abs=1e-5)
     assert figures["dev_cosine_noise0"] == pytest.approx(sign, abs=1e-5)
     if sign == 1:

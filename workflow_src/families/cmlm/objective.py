@@ -25,26 +25,24 @@ if TYPE_CHECKING:
 COUNT, WHICH = 1, 2
 
 
-class MaskedLoss:
-    def __init__(self, config: CmlmObjectiveConfig):
-        self.config = config
-
-    def __call__(self, model: MaskedLanguageModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        # On the CPU, which needs the number of masked subwords.
-        keys, lengths = sentence_keys(batch.on_cpu, context.numbers), batch.on_cpu.target_lengths
-        masked = masked_places(keys, lengths, batch.target.size(1))
-        memory = model.encode(batch.source)
-        loss, nll = masked_cross_entropy(model, memory, batch.target, masked, self.config.label_smoothing)
-        length, exact = length_loss(model.length, memory, batch, self.config.length_smoothing)
-        # Where all targets are empty, nothing is masked.
-        count = max(1, int(masked.sum()))
-        figures: dict[str, float | Tensor] = {
-            "nll": nll / count,
-            "length_nll": length.detach() / len(batch.target),
-            "length_accuracy": exact,
-            "masked": count / max(1, int(lengths.sum())),
-        }
-        return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
+def masked_loss(
+    model: MaskedLanguageModel, batch: Batch, context: TrainingContext, config: CmlmObjectiveConfig
+) -> LossTerms:
+    # On the CPU, which needs the number of masked subwords.
+    keys, lengths = sentence_keys(batch.on_cpu, context.numbers), batch.on_cpu.target_lengths
+    masked = masked_places(keys, lengths, batch.target.size(1))
+    memory = model.encode(batch.source)
+    loss, nll = masked_cross_entropy(model, memory, batch.target, masked, config.label_smoothing)
+    length, exact = length_loss(model.length, memory, batch, config.length_smoothing)
+    # Where all targets are empty, nothing is masked.
+    count = max(1, int(masked.sum()))
+    figures: dict[str, float | Tensor] = {
+        "nll": nll / count,
+        "length_nll": length.detach() / len(batch.target),
+        "length_accuracy": exact,
+        "masked": count / max(1, int(lengths.sum())),
+    }
+    return LossTerms((loss + config.length_weight * length) / count, count, figures)
 
 
 def masked_places(keys: Tensor, lengths: Tensor, width: int) -> Tensor:

@@ -30,38 +30,35 @@ MIX, CORRUPT, SAMPLE = range(3)
 STREAMS = 3
 
 
-class InatObjective:
+def refinement_loss(
+    model: IterativeModel, batch: Batch, context: TrainingContext, config: InatObjectiveConfig
+) -> LossTerms:
     """Figures: nats a subword of the target of the first and the last pass, and the mean of all; the length head's."""
-
-    def __init__(self, config: InatObjectiveConfig):
-        self.config = config
-
-    def __call__(self, model: IterativeModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, count = self.config, batch.num_target_words
-        draws = config.dae_mix > 0 or config.guess == "sample"
-        keys = sentence_keys(batch, context.numbers) if draws else None
-        memory = model.encode(batch.source)
-        hidden, mask = model.hidden(memory, batch.output_lengths)
-        # An empty target has a position, and nothing to learn there.
-        mask_on_cpu = length_mask(batch.on_cpu.output_lengths)
-        real, scored = (cells(x, hidden.device) for x in (mask_on_cpu, batch.on_cpu.target_mask))
-        terms, nll = [], []
-        for number in range(config.passes):
-            if number:
-                inputs = next_input(config, model, hidden, mask, batch.target, keys, number, real)
-                hidden = model.refine(memory, inputs, hidden, mask)
-            learned, pass_nll = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
-            terms.append(learned)
-            nll.append(pass_nll)
-        length, exact = length_loss(model.length, memory, batch)
-        figures = {
-            "nll": sum(nll) / (count * config.passes),
-            "nll_first": nll[0] / count,
-            "nll_last": nll[-1] / count,
-            "length_nll": length.detach() / len(batch.target),
-            "length_accuracy": exact,
-        }
-        return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)
+    count = batch.num_target_words
+    draws = config.dae_mix > 0 or config.guess == "sample"
+    keys = sentence_keys(batch, context.numbers) if draws else None
+    memory = model.encode(batch.source)
+    hidden, mask = model.hidden(memory, batch.output_lengths)
+    # An empty target has a position, and nothing to learn there.
+    mask_on_cpu = length_mask(batch.on_cpu.output_lengths)
+    real, scored = (cells(x, hidden.device) for x in (mask_on_cpu, batch.on_cpu.target_mask))
+    terms, nll = [], []
+    for number in range(config.passes):
+        if number:
+            inputs = next_input(config, model, hidden, mask, batch.target, keys, number, real)
+            hidden = model.refine(memory, inputs, hidden, mask)
+        learned, pass_nll = pass_loss(model, hidden, scored, batch.target, config.label_smoothing)
+        terms.append(learned)
+        nll.append(pass_nll)
+    length, exact = length_loss(model.length, memory, batch)
+    figures = {
+        "nll": sum(nll) / (count * config.passes),
+        "nll_first": nll[0] / count,
+        "nll_last": nll[-1] / count,
+        "length_nll": length.detach() / len(batch.target),
+        "length_accuracy": exact,
+    }
+    return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)
 
 
 def pass_loss(

@@ -19,7 +19,7 @@ FAMILY = Family(
     objective=RelaxedEnergyConfig,
     presets=Path(__file__).parents[3] / "config/models/inference-network.yaml",
     build=cmlm.FAMILY.build,
-    loss="workflow_src.families.inference:RelaxedEnergy",
+    loss="workflow_src.families.inference:relaxed_energy_loss",
     validation="workflow_src.families.inference:validate",
     # Training masks all subwords, as argmax does. With some unmasked, as in mask-predict, the network has only what its
     # first weights learned.

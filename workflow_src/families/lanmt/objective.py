@@ -23,31 +23,29 @@ if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
 
 
-class Elbo:
-    def __init__(self, config: ElboConfig):
-        self.config = config
-
-    def __call__(self, model: SourceLatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, keys = self.config, sentence_keys(batch, context.numbers)
-        memory = model.encode(batch.source)
-        z, kl = sampled_latents(model, memory, batch, keys)
-        positions = batch.on_cpu.target_lengths + model.extra_positions
-        hidden, mask = model.hidden(memory, z, moved(positions, batch.target.device))
-        real = cells(length_mask(positions), mask.device)
-        labels = with_end(batch.target)[:, : mask.size(1)][real]
-        reconstruction, nll = smoothed_cross_entropy(
-            hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
-        )
-        classes = model.length.classes(memory, batch.target_lengths)
-        length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)
-        free, count = budget(config, context.progress), labels.numel()
-        total = reconstruction + config.length_weight * length + kl.clamp(min=free).sum()
-        figures: dict[str, float | Tensor] = {
-            "nll": nll / count,
-            "kl": kl.detach().mean(),
-            "length_nll": length.detach() / len(batch.target),
-            "length_accuracy": exact,
-            "kl_budget": free,
-            "sigma": model.transformation.log_sigma.detach().exp(),
-        }
-        return LossTerms(total / count, count, figures)
+def elbo_loss(
+    model: SourceLatentVariableModel, batch: Batch, context: TrainingContext, config: ElboConfig
+) -> LossTerms:
+    keys = sentence_keys(batch, context.numbers)
+    memory = model.encode(batch.source)
+    z, kl = sampled_latents(model, memory, batch, keys)
+    positions = batch.on_cpu.target_lengths + model.extra_positions
+    hidden, mask = model.hidden(memory, z, moved(positions, batch.target.device))
+    real = cells(length_mask(positions), mask.device)
+    labels = with_end(batch.target)[:, : mask.size(1)][real]
+    reconstruction, nll = smoothed_cross_entropy(
+        hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
+    )
+    classes = model.length.classes(memory, batch.target_lengths)
+    length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)
+    free, count = budget(config, context.progress), labels.numel()
+    total = reconstruction + config.length_weight * length + kl.clamp(min=free).sum()
+    figures: dict[str, float | Tensor] = {
+        "nll": nll / count,
+        "kl": kl.detach().mean(),
+        "length_nll": length.detach() / len(batch.target),
+        "length_accuracy": exact,
+        "kl_budget": free,
+        "sigma": model.transformation.log_sigma.detach().exp(),
+    }
+    return LossTerms(total / count, count, figures)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.losses.common import budget, cells, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.draws import normal
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -20,48 +21,43 @@ if TYPE_CHECKING:
     from workflow_src.families.lvm.model import LatentVariableModel
 
 
-class Elbo:
-    def __init__(self, config: ElboConfig):
-        self.config = config
-
-    def __call__(self, model: LatentVariableModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        target = model.whole_target(batch.target)
-        mask = target != PAD
-        memory = model.encode(batch.source)
-        mean_p, deviation_p = model.prior(memory, mask)
-        mean_q, deviation_q = model.posterior(memory, target, mask)
-        noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
-        hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
-        real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
-        labels = target[real]
-        reconstruction, nll = smoothed_cross_entropy(
-            hidden[real], model.target_embedding.weight, model.output_bias, labels, self.config.label_smoothing
-        )
-        kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
-        free = budget(self.config, context.progress)
-        length, exact = length_loss(model.length, memory, batch, self.config.length_smoothing)
-        tokens = labels.numel()
-        total = reconstruction + kl.clamp(min=free).sum() + self.config.length_weight * length
-        return LossTerms(
-            total / tokens,
-            tokens,
-            {
-                "nll": nll / tokens,
-                "kl": kl.detach().mean(),
-                "length_nll": length.detach() / mask.size(0),
-                "length_accuracy": exact,
-                "kl_budget": free,
-            },
-        )
+def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext, config: ElboConfig) -> LossTerms:
+    target = model.whole_target(batch.target)
+    mask = target != PAD
+    memory = model.encode(batch.source)
+    mean_p, deviation_p = model.prior(memory, mask)
+    mean_q, deviation_q = model.posterior(memory, target, mask)
+    noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
+    hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
+    real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
+    labels = target[real]
+    reconstruction, nll = smoothed_cross_entropy(
+        hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
+    )
+    kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
+    free = budget(config, context.progress)
+    length, exact = length_loss(model.length, memory, batch, config.length_smoothing)
+    tokens = labels.numel()
+    total = reconstruction + kl.clamp(min=free).sum() + config.length_weight * length
+    return LossTerms(
+        total / tokens,
+        tokens,
+        {
+            "nll": nll / tokens,
+            "kl": kl.detach().mean(),
+            "length_nll": length.detach() / mask.size(0),
+            "length_accuracy": exact,
+            "kl_budget": free,
+        },
+    )
 
 
 @torch.no_grad()
-def evidence_lower_bound(
-    model: LatentVariableModel, batch: Batch, samples: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
+def evidence_lower_bound(model: LatentVariableModel, batch: Batch, samples: int, keys: Tensor) -> tuple[Tensor, Tensor]:
     """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
 
-    The reconstruction is averaged over `samples` draws of z ~ q; the KL is exact.
+    The reconstruction is averaged over `samples` draws of z ~ q, those of the random keys (B,) of sentences; the KL is
+    exact.
     """
     target = model.whole_target(batch.target)
     mask = target != PAD
@@ -70,8 +66,8 @@ def evidence_lower_bound(
     mean_q, deviation_q = model.posterior(memory, target, mask)
     kl = (gaussian_kl(mean_q, deviation_q, mean_p, deviation_p) * mask).sum(1)
     reconstruction = torch.zeros_like(kl)
-    for _ in range(samples):
-        noise = torch.randn(mean_q.shape, generator=generator, device=mean_q.device)
+    for stream in range(samples):
+        noise = normal(keys, tuple(mean_q.shape[1:]), stream).to(mean_q)
         scores = wide(model.decode(memory, mean_q + deviation_q * noise, mask)).log_softmax(-1)
         chosen = scores.gather(-1, target[..., None])[..., 0]
         reconstruction += (chosen * mask).sum(1) / samples

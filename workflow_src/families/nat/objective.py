@@ -27,49 +27,46 @@ if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
 
 
-class NatObjective:
+def nat_loss(
+    model: NonAutoregressiveModel, batch: Batch, context: TrainingContext, config: NatObjectiveConfig
+) -> LossTerms:
     """The loss of `nat`: of the output, of latents and of lengths.
 
     Targets that have no alignment with the slots of their source add nothing; the figure `unreachable` is their share.
     """
-
-    def __init__(self, config: NatObjectiveConfig):
-        self.config = config
-
-    def __call__(self, model: NonAutoregressiveModel, batch: Batch, context: TrainingContext) -> LossTerms:
-        config, count = self.config, batch.num_target_words
-        draws = model.latents is not None or config.glance != "none"
-        keys = sentence_keys(batch, context.numbers) if draws else None
-        memory = model.encode(batch.source)
-        figures: dict[str, Tensor | float] = {}
-        terms, z = [], None
-        if model.latents is not None:
-            assert keys is not None, "drawing needs keys"
-            z, kl = sampled_latents(model, memory, batch, keys)
-            free = budget(config, context.progress)
-            terms.append(kl.clamp(min=free).sum())
-            figures |= {"kl": kl.detach().mean(), "kl_budget": free}
-        slots = training_slots(model, batch)
-        real = cells(length_mask(training_slots(model, batch.on_cpu)), slots.device)
-        glanced_share = share(config, context.progress)
-        shown = None
-        if config.glance != "none":
-            assert keys is not None, "drawing needs keys"
-            shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
-            glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
-            figures |= {"glanced": glanced}
-        hidden, mask = model.hidden(memory, slots, z, shown)
-        if model.config.loss == "ce":
-            # An empty target has a slot, and nothing to learn there.
-            real = cells(batch.on_cpu.target_mask, slots.device)
-        nll, learned, output_figures = output_loss(config, model, hidden, mask, batch.target, shown, real)
-        terms.insert(0, learned)
-        figures |= {"nll": nll / count} | output_figures
-        if model.length is not None:
-            length, exact = length_loss(model.length, memory, batch)
-            terms.append(config.length_weight * length)
-            figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
-        return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
+    count = batch.num_target_words
+    draws = model.latents is not None or config.glance != "none"
+    keys = sentence_keys(batch, context.numbers) if draws else None
+    memory = model.encode(batch.source)
+    figures: dict[str, Tensor | float] = {}
+    terms, z = [], None
+    if model.latents is not None:
+        assert keys is not None, "drawing needs keys"
+        z, kl = sampled_latents(model, memory, batch, keys)
+        free = budget(config, context.progress)
+        terms.append(kl.clamp(min=free).sum())
+        figures |= {"kl": kl.detach().mean(), "kl_budget": free}
+    slots = training_slots(model, batch)
+    real = cells(length_mask(training_slots(model, batch.on_cpu)), slots.device)
+    glanced_share = share(config, context.progress)
+    shown = None
+    if config.glance != "none":
+        assert keys is not None, "drawing needs keys"
+        shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
+        glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
+        figures |= {"glanced": glanced}
+    hidden, mask = model.hidden(memory, slots, z, shown)
+    if model.config.loss == "ce":
+        # An empty target has a slot, and nothing to learn there.
+        real = cells(batch.on_cpu.target_mask, slots.device)
+    nll, learned, output_figures = output_loss(config, model, hidden, mask, batch.target, shown, real)
+    terms.insert(0, learned)
+    figures |= {"nll": nll / count} | output_figures
+    if model.length is not None:
+        length, exact = length_loss(model.length, memory, batch)
+        terms.append(config.length_weight * length)
+        figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
+    return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
 
 
 def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:

@@ -19,21 +19,17 @@ if TYPE_CHECKING:
     from workflow_src.nn.layers import Memory
 
 
-class CrossEntropy:
-    def __init__(self, config: OnePassConfig):
-        self.config = config
-
-    def __call__(self, model: Tagger, batch: Batch, _context: TrainingContext) -> LossTerms:
-        memory = model.encode(batch.source)
-        loss, nll = words_loss(model, memory, batch, self.config.label_smoothing)
-        length, exact = length_loss(model.length, memory, batch)
-        count = batch.num_target_words
-        figures = {
-            "nll": nll / count,
-            "length_nll": length.detach() / len(batch.target),
-            "length_accuracy": exact,
-        }
-        return LossTerms((loss + self.config.length_weight * length) / count, count, figures)
+def tagging_loss(model: Tagger, batch: Batch, _context: TrainingContext, config: OnePassConfig) -> LossTerms:
+    memory = model.encode(batch.source)
+    loss, nll = words_loss(model, memory, batch, config.label_smoothing)
+    length, exact = length_loss(model.length, memory, batch)
+    count = batch.num_target_words
+    figures = {
+        "nll": nll / count,
+        "length_nll": length.detach() / len(batch.target),
+        "length_accuracy": exact,
+    }
+    return LossTerms((loss + config.length_weight * length) / count, count, figures)
 
 
 def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

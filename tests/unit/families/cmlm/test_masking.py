@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import pytest
 import torch
 from miniatures import cmlm, context, one, padded, pairs, transformer
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.families.cmlm.objective import MaskedLoss, masked_places
+from workflow_src.families.cmlm.objective import masked_loss, masked_places
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import EOS, PAD
@@ -59,7 +60,7 @@ def test_other_updates_mask_other_places():
 def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weight):
     model = cmlm()
     settings = CmlmObjectiveConfig(label_smoothing=smoothing, length_smoothing=width, length_weight=weight)
-    terms = MaskedLoss(settings)(model, batch(), context(seed=3))
+    terms = masked_loss(model, batch(), context(seed=3), settings)
     masked, total, nll, lengths = masks(batch()), 0.0, 0.0, 0.0
     for row in range(4):
         pair = one(batch(), row)
@@ -140,7 +141,7 @@ def test_a_teacher_gives_everything_but_the_masks_embedding(joint):
 
 
 def test_batches_of_empty_targets_teach_lengths_alone():
-    model, objective = cmlm().train(), MaskedLoss(CmlmObjectiveConfig())
+    model, objective = cmlm().train(), functools.partial(masked_loss, config=CmlmObjectiveConfig())
     empty = dataclasses.replace(batch(), target=torch.full((4, 2), PAD))
     terms = objective(model, empty, context())
     terms.loss.backward()
@@ -153,7 +154,7 @@ def test_batches_of_empty_targets_teach_lengths_alone():
 
 
 def test_one_update_lowers_the_loss():
-    model, objective = cmlm(seed=3).train(), MaskedLoss(CmlmObjectiveConfig())
+    model, objective = cmlm(seed=3).train(), functools.partial(masked_loss, config=CmlmObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
     before.loss.backward()

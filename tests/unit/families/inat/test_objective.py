@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import sacrebleu
 import torch
 import torch.nn.functional as F
-from miniatures import context, gradients, inat, one, padded, pairs
+from miniatures import PairsDev, context, gradients, inat, one, padded, pairs
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.families.inat.objective import CORRUPT, STREAMS, InatObjective, guessed, next_input
+from workflow_src.families.inat.objective import CORRUPT, STREAMS, guessed, next_input, refinement_loss
 from workflow_src.families.inat.validation import validate
 from workflow_src.losses.draws import sentence_keys, uniform
-from workflow_src.runtime.processes import Group
 from workflow_src.types import PAD, Batch
 
 SETTINGS = [
@@ -32,7 +29,7 @@ def batch() -> Batch:
 
 
 def loss(model, data: Batch, seed: int = 0, **settings):
-    return InatObjective(InatObjectiveConfig(**settings))(model, data, context(seed=seed))
+    return refinement_loss(model, data, context(seed=seed), InatObjectiveConfig(**settings))
 
 
 def by_hand(model, data: Batch, inputs: list[torch.Tensor], smoothing: float, length_weight: float) -> torch.Tensor:
@@ -163,34 +160,10 @@ def test_one_update_lowers_the_loss():
     assert loss(model, batch(), dae_mix=1.0).loss.item() < before.loss.item()
 
 
-@dataclasses.dataclass(frozen=True)
-class FakeDev:
-    """Four pairs in two batches; subwords are written as words."""
-
-    references: list[str]
-    sentences: int = 4
-    group: Group = dataclasses.field(default_factory=Group)
-
-    @staticmethod
-    def detokenise(rows):
-        return [" ".join(f"w{i}" for i in row) for row in rows]
-
-    def generator(self):
-        return torch.Generator().manual_seed(0)
-
-    def over_batches(self, measure, _pass_by=None):
-        data = batch()
-        batches = ([0, 2], [1, 3])
-        return [measure(Batch(data.source[rows], data.target[rows], tuple(rows))) for rows in batches]
-
-    def bleu(self, search) -> float:
-        return sacrebleu.corpus_bleu(self.detokenise(search(batch().source).tokens), [self.references]).score
-
-
 def test_validation_is_that_of_sentences_one_by_one():
     model, data = inat(), batch()
     rows = [[i for i in row if i != PAD] for row in data.target.tolist()]
-    dev = FakeDev(FakeDev.detokenise(rows))
+    dev, validation = PairsDev(data), validate(InatObjectiveConfig(passes=3))
     sums, exact, outputs = [0.0, 0.0], 0, []
     with torch.no_grad():
         for row in range(4):
@@ -209,12 +182,11 @@ def test_validation_is_that_of_sentences_one_by_one():
                         sums[place] += F.cross_entropy(logits, pair.target[0], reduction="sum").item()
             exact += int(lengths == pair.target_lengths)
             outputs.append(model.logits(states[-1]).argmax(-1)[0].tolist())
-    checked = validate(dev, InatObjectiveConfig(passes=3))
     # No pass puts out an end symbol.
     words = sum(map(len, rows))
-    figures = checked.figures(model)
-    assert checked.criterion == "dev_bleu"
+    figures = dev.figures(model, validation)
+    assert validation.criterion == "dev_bleu"
     assert figures["dev_loss_first"] == pytest.approx(sums[0] / words, rel=1e-9)
     assert figures["dev_loss"] == pytest.approx(sums[1] / words, rel=1e-9)
     assert figures["dev_length_accuracy"] == exact / 4
-    assert figures["dev_bleu"] == sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev.references]).score
+    assert figures["dev_bleu"] == sacrebleu.corpus_bleu(dev.detokenise(outputs), [dev.references]).score

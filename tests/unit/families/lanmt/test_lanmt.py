@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 
 import pytest
 import sacrebleu
 import torch
-from miniatures import context, gradients, lanmt, lvm, one, padded, pairs, refiner, transformer, translate_batch
+from miniatures import (
+    PairsDev,
+    context,
+    gradients,
+    lanmt,
+    lvm,
+    one,
+    padded,
+    pairs,
+    refiner,
+    transformer,
+    translate_batch,
+)
 from torch import nn
 
 from workflow_src.decoding.latent import LengthChoice
@@ -16,15 +28,14 @@ from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.lanmt.model import start
-from workflow_src.families.lanmt.objective import Elbo
+from workflow_src.families.lanmt.objective import elbo_loss
 from workflow_src.families.lanmt.validation import validate
 from workflow_src.losses.draws import normal, sentence_keys
-from workflow_src.losses.score_matching import ScoreMatching
+from workflow_src.losses.score_matching import latents_and_goals, score_matching
 from workflow_src.losses.settings import ElboConfig, ScoreMatchingConfig
 from workflow_src.losses.source_latents import evidence_lower_bound
 from workflow_src.nn.weights import weights_of
-from workflow_src.runtime.processes import Group
-from workflow_src.types import EOS, PAD, Batch, Hypotheses, with_end
+from workflow_src.types import EOS, PAD, Batch, with_end
 
 # The model of the authors' released code.
 RELEASED = {"length_reads": "states", "decoder_input": "scaled", "decoder_skip": True, "first_position": 0}
@@ -194,7 +205,7 @@ def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
     free = by_position[len(by_position) // 2].item() + 1e-3
     assert by_position[0] < free < by_position[-1]
     config = ElboConfig(label_smoothing=0.0, kl_budget=free, budget_hold=1.0, budget_until=1.0, length_weight=0.7)
-    terms = Elbo(config)(model, batch, context(seed=2))
+    terms = elbo_loss(model, batch, context(seed=2), config)
     keys = sentence_keys(batch, torch.Generator().manual_seed(2))
     total = tokens = kl_sum = positions = 0.0
     for row in range(4):
@@ -224,15 +235,15 @@ def test_the_budget_falls_as_training_goes_on(model, batch):
     schedule = ElboConfig(kl_budget=4.0, budget_hold=0.2, budget_until=0.6, budget_end=0.5)
     for step, free in ((0, 4.0), (19, 4.0), (40, 2.25), (60, 0.5), (99, 0.5)):
         constant_budget = ElboConfig(kl_budget=free, budget_hold=1.0, budget_until=1.0)
-        terms = Elbo(schedule)(model, batch, context(step=step, total=100, seed=2))
-        expected = Elbo(constant_budget)(model, batch, context(seed=2))
+        terms = elbo_loss(model, batch, context(step=step, total=100, seed=2), schedule)
+        expected = elbo_loss(model, batch, context(seed=2), constant_budget)
         assert terms.loss.item() == pytest.approx(expected.loss.item(), rel=1e-12)
         assert terms.figures["kl_budget"] == pytest.approx(free)
 
 
 def test_padding_and_company_change_no_loss(model, batch):
     """Each sentence has noise of its own, so that no draw has to be replaced."""
-    objective = Elbo(ElboConfig())
+    objective = functools.partial(elbo_loss, config=ElboConfig())
     terms, wider = (objective(model, x, context(seed=2)) for x in (batch, padded(batch, 4)))
     assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-12)
     by_sentence = [objective(model, one(batch, row), context(seed=2)) for row in range(4)]
@@ -242,7 +253,7 @@ def test_padding_and_company_change_no_loss(model, batch):
 
 def test_the_reconstruction_reaches_the_posterior_through_the_sample(model, batch):
     """Without a KL there still is a gradient: that of the sampled latents."""
-    terms = Elbo(ElboConfig(kl_budget=1e6, budget_hold=1.0, budget_until=1.0))(model, batch, context(seed=2))
+    terms = elbo_loss(model, batch, context(seed=2), ElboConfig(kl_budget=1e6, budget_hold=1.0, budget_until=1.0))
     grads = gradients(model, terms.loss)
     assert grads["latents.posterior_head.linear.weight"].abs().max() > 1e-6
     # The KL is below its budget, and nothing else reads the prior.
@@ -316,9 +327,9 @@ def test_a_teacher_gives_encoders_decoders_and_embeddings():
 def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     frozen, network = lanmt(seed=3).requires_grad_(False), refiner(kind)
     config = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
-    terms = ScoreMatching(config)(network, batch, context(seed=3, frozen=frozen))
+    terms = score_matching(network, batch, context(seed=3, frozen=frozen), config)
     mask = batch.source_mask
-    z, goal, memory = ScoreMatching(config).draw(network, batch, mask, context(seed=3, frozen=frozen))
+    z, goal, memory = latents_and_goals(network, batch, mask, context(seed=3, frozen=frozen), config)
     assert torch.allclose(goal, refine(z, DeltaStep(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
@@ -331,41 +342,10 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
         assert single.tokens[0] == hypotheses.tokens[row]
 
 
-@dataclasses.dataclass(frozen=True)
-class FakeDev:
-    """Four pairs in batches; subwords are written as words."""
-
-    data: Batch
-    groups: tuple[tuple[int, ...], ...] = ((0, 2), (1, 3))
-    sentences: int = 4
-    group: Group = dataclasses.field(default_factory=Group)
-
-    @property
-    def references(self):
-        return self.detokenise([[i for i in row if i != PAD] for row in self.data.target.tolist()])
-
-    @staticmethod
-    def detokenise(rows):
-        return [" ".join(f"w{i}" for i in row) for row in rows]
-
-    def generator(self):
-        return torch.Generator().manual_seed(0)
-
-    def over_batches(self, measure, _pass_by=None):
-        return [measure(Batch(self.data.source[[*rows]], self.data.target[[*rows]], rows)) for rows in self.groups]
-
-    def bleu(self, search) -> float:
-        hypotheses: Hypotheses = search(self.data.source)
-        return self.bleu_of(hypotheses.tokens)
-
-    def bleu_of(self, tokens) -> float:
-        return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
-
-
 def test_validation_is_that_of_sentences_one_by_one(model, batch):
-    dev = FakeDev(batch)
-    figures = validate(dev, ElboConfig(dev_samples=2)).figures(model)
-    keys = sentence_keys(batch, torch.Generator().manual_seed(0))
+    dev = PairsDev(batch)
+    figures = dev.figures(model, validate(ElboConfig(dev_samples=2)))
+    keys = dev.keys(batch)
     elbo = kl = exact = 0.0
     outputs, moved = [], []
     for row in range(4):
@@ -387,16 +367,16 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
     assert figures["dev_bleu_carried"] == pytest.approx(bleu(outputs) - figures["dev_bleu"])
     assert all(map(math.isfinite, figures.values()))
     # However dev is cut into batches.
-    in_other_batches = validate(FakeDev(batch, ((3,), (0, 1, 2))), ElboConfig(dev_samples=2)).figures(model)
+    in_other_batches = PairsDev(batch, [3], [0, 1, 2]).figures(model, validate(ElboConfig(dev_samples=2)))
     assert in_other_batches == pytest.approx(figures, rel=1e-9)
-    assert validate(dev, ElboConfig()).criterion == "dev_elbo"
+    assert validate(ElboConfig()).criterion == "dev_elbo"
 
 
 def test_latents_without_a_gap_carry_nothing(batch):
     """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
     model = lanmt(seed=3)
     model.posterior = lambda memory, _target: model.prior(memory)
-    figures = validate(FakeDev(batch), ElboConfig(dev_samples=1)).figures(model)
+    figures = PairsDev(batch).figures(model, validate(ElboConfig(dev_samples=1)))
     assert figures["dev_kl"] == pytest.approx(0, abs=1e-12) and figures["dev_bleu_carried"] == 0
 
 

@@ -11,7 +11,7 @@ from miniatures import context, gradients, nat, one, padded, pairs
 from workflow_src.decoding.ctc import collapse
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import WHICH, poisson, share, shown_symbols
-from workflow_src.families.nat.objective import NatObjective, training_slots
+from workflow_src.families.nat.objective import nat_loss, training_slots
 from workflow_src.losses.draws import normal, sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch
 
@@ -100,7 +100,7 @@ def test_a_share_of_nothing_is_the_plain_loss_exactly(loss, count):
     for settings in ({}, {"glance": "glat", "glance_count": count, "glance_share": 0.0, "glance_end": 0.0}):
         model = nat(loss=loss, latent="vae", dropout=0.2, seed=1).train()
         torch.manual_seed(5)
-        terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+        terms = nat_loss(model, batch(), context(50), NatObjectiveConfig(**settings))
         losses.append((terms.loss, gradients(model, terms.loss)))
     assert torch.equal(losses[0][0], losses[1][0])
     for name, gradient in losses[0][1].items():
@@ -122,7 +122,7 @@ def test_the_first_pass_drops_what_the_updates_own_pass_drops(loss, monkeypatch)
     monkeypatch.setattr(model, "hidden", recorded)
     settings = {"glance": "glat", "glance_count": "share", "glance_share": 1e-6, "glance_end": 1e-6}
     for _ in range(2):
-        NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+        nat_loss(model, batch(), context(50), NatObjectiveConfig(**settings))
     first, second, *of_next_update = states
     assert torch.allclose(first, second, atol=1e-9) and torch.allclose(*of_next_update, atol=1e-9)
     assert (first - of_next_update[0]).abs().max() > 0.1
@@ -134,7 +134,7 @@ def test_what_is_shown_changes_the_loss_and_the_random_state_of_dropout_stays(lo
     states = []
     for settings in ({}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0, "glance_end": 1.0}):
         torch.manual_seed(5)
-        terms = NatObjective(NatObjectiveConfig(**settings))(model, batch(), context(50))
+        terms = nat_loss(model, batch(), context(50), NatObjectiveConfig(**settings))
         states.append((float(terms.loss.detach()), torch.get_rng_state()))
     assert states[0][0] != states[1][0] and torch.equal(states[0][1], states[1][1]) and model.training
 
@@ -145,7 +145,7 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
     with torch.no_grad():
         model.output_bias[3] += 1e4
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=1.0)
-    terms = NatObjective(config)(model, batch(), context())
+    terms = nat_loss(model, batch(), context(), config)
     grads = gradients(model, terms.loss)
     assert float(terms.figures["nll"]) == 0 and float(terms.figures["glanced"]) == 1
     # The path from the length head is the only one.
@@ -166,7 +166,7 @@ def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
     mistakes_by_row = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=0.0)
     for step, expected_share in ((0, 1.0), (50, 0.5), (100, 0.0)):
-        glanced = float(NatObjective(config)(model, pairs, context(step)).figures["glanced"])
+        glanced = float(nat_loss(model, pairs, context(step), config).figures["glanced"])
         assert glanced * int(slots.sum()) == pytest.approx(
             sum(math.floor(expected_share * count) for count in mistakes_by_row), abs=1e-4
         )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import math
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from miniatures import context, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.objective import NatObjective
+from workflow_src.families.nat.objective import nat_loss
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
 
@@ -83,7 +84,7 @@ def test_a_model_of_the_same_kind_gives_everything():
 
 def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     """The second target has two tokens more than its source has slots."""
-    model, objective = nat(upsample=1.0), NatObjective(NatObjectiveConfig())
+    model, objective = nat(upsample=1.0), functools.partial(nat_loss, config=NatObjectiveConfig())
     batch_of_two = pairs([4, 1], [3, 4])
     terms, terms_of_first = (objective(model, x, context()) for x in (batch_of_two, one(batch_of_two, 0)))
     assert float(terms.figures["unreachable"]) == 0.5 and float(terms_of_first.figures["unreachable"]) == 0
@@ -92,7 +93,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
 
 
 def test_one_update_lowers_the_loss():
-    model, objective = nat(seed=3).train(), NatObjective(NatObjectiveConfig())
+    model, objective = nat(seed=3).train(), functools.partial(nat_loss, config=NatObjectiveConfig())
     optimiser = torch.optim.SGD(model.parameters(), 0.05)
     before = objective(model, batch(), context())
     before.loss.backward()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
 import sacrebleu
 import torch
-from miniatures import context, gradients, nat, one, padded, pairs, refiner
+from miniatures import PairsDev, context, gradients, nat, one, padded, pairs, refiner
 from torch import nn
 
 from workflow_src.decoding.refinement import DeltaStep, refine
@@ -17,10 +16,9 @@ from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.validation import validate
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import ctc_loss
-from workflow_src.losses.score_matching import ScoreMatching
+from workflow_src.losses.score_matching import latents_and_goals, score_matching
 from workflow_src.losses.settings import ScoreMatchingConfig
-from workflow_src.runtime.processes import Group
-from workflow_src.types import PAD, Batch, Hypotheses
+from workflow_src.types import PAD, Batch
 
 CONFIG = ScoreMatchingConfig(delta_steps=2, pre_update_probability=0.0)
 
@@ -36,9 +34,9 @@ def batch() -> Batch:
 @pytest.mark.parametrize("kind", ["score", "energy"])
 def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(kind):
     frozen, network, data = base(), refiner(kind), batch()
-    terms = ScoreMatching(CONFIG)(network, data, context(seed=3, frozen=frozen))
+    terms = score_matching(network, data, context(seed=3, frozen=frozen), CONFIG)
     mask = data.source != PAD
-    z, goal, memory = ScoreMatching(CONFIG).draw(network, data, mask, context(seed=3, frozen=frozen))
+    z, goal, memory = latents_and_goals(network, data, mask, context(seed=3, frozen=frozen), CONFIG)
     assert torch.allclose(goal, refine(z, DeltaStep(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() / mask.sum()
@@ -56,45 +54,12 @@ def frozen_copy(frozen: nn.Module) -> nn.Module:
 def test_padding_changes_no_loss(monkeypatch):
     monkeypatch.setattr(torch, "randn", lambda shape, **options: torch.zeros(shape, dtype=options.get("dtype")))
     frozen, network = base(), refiner("score")
-    terms, wider = (ScoreMatching(CONFIG)(network, x, context(frozen=frozen)) for x in (batch(), padded(batch(), 3)))
+    terms, wider = (score_matching(network, x, context(frozen=frozen), CONFIG) for x in (batch(), padded(batch(), 3)))
     assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
 
 
-@dataclasses.dataclass(frozen=True)
-class FakeDev:
-    """Four pairs in two batches; subwords are written as words."""
-
-    references: list[str]
-    sentences: int = 4
-    group: Group = dataclasses.field(default_factory=Group)
-
-    @staticmethod
-    def detokenise(rows):
-        return [" ".join(f"w{i}" for i in row) for row in rows]
-
-    def generator(self):
-        return torch.Generator().manual_seed(0)
-
-    def batches(self):
-        data = batch()
-        for rows in ([0, 2], [1, 3]):
-            yield Batch(data.source[rows], data.target[rows], tuple(rows))
-
-    def over_batches(self, measure, _pass_by=None):
-        return [measure(data) for data in self.batches()]
-
-    def bleu(self, search) -> float:
-        hypotheses: Hypotheses = search(batch().source)
-        return self.bleu_of(hypotheses.tokens)
-
-    def bleu_of(self, tokens) -> float:
-        return sacrebleu.corpus_bleu(self.detokenise(tokens), [self.references]).score
-
-
-def dev() -> FakeDev:
-    data = batch()
-    rows = [[i for i in row if i != PAD] for row in data.target.tolist()]
-    return FakeDev(FakeDev.detokenise(rows))
+def dev() -> PairsDev:
+    return PairsDev(batch())
 
 
 @pytest.mark.parametrize("loss", ["ctc", "axe", "ce"])
@@ -125,23 +90,23 @@ def test_validation_is_that_of_sentences_one_by_one(loss):
         hidden, mask = model.hidden(memory, None, mean)
         path = model.output(model.logits(hidden).argmax(-1), mask)[0]
         outputs.append([i for i in path.tolist() if i != PAD])
-    figures = validate(dev(), settings).figures(model)
+    figures = dev().figures(model, validate(settings))
     assert figures["dev_loss"] == pytest.approx((nll + divergence) / tokens, rel=1e-6)
     assert figures["dev_kl"] == pytest.approx(divergence / positions, rel=1e-6)
     if loss != "ctc":
         assert figures["dev_length_accuracy"] == exact / 4
-    posterior = sacrebleu.corpus_bleu(FakeDev.detokenise(outputs), [dev().references]).score
+    posterior = sacrebleu.corpus_bleu(dev().detokenise(outputs), [dev().references]).score
     assert figures["dev_bleu_posterior"] == pytest.approx(posterior)
     assert figures["dev_bleu_carried"] == pytest.approx(posterior - figures["dev_bleu"])
     assert all(map(math.isfinite, figures.values()))
 
 
 def test_without_latents_nothing_more_is_reported():
-    assert set(validate(dev(), NatObjectiveConfig()).figures(nat())) == {"dev_loss", "dev_unreachable", "dev_bleu"}
+    assert set(dev().figures(nat(), validate(NatObjectiveConfig()))) == {"dev_loss", "dev_unreachable", "dev_bleu"}
 
 
 def test_refiners_are_validated_on_such_a_base():
-    figures = refiners.validate(dev(), CONFIG, base()).figures(refiner("score"))
+    figures = dev().figures(refiner("score"), refiners.validate(CONFIG, base()))
     assert -1 <= figures["dev_cosine_noise0"] <= 1 and figures["dev_offset_norm"] > 0 and "dev_bleu" in figures
 
 

@@ -13,7 +13,7 @@ from workflow_src import registry
 from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.refinement import DeltaStep
 from workflow_src.families.nat import FAMILY, NatConfig, NatObjectiveConfig
-from workflow_src.families.nat.objective import NatObjective
+from workflow_src.families.nat.objective import nat_loss
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.common import length_loss
 from workflow_src.losses.draws import normal, sentence_keys
@@ -30,7 +30,7 @@ def batch():
 
 
 def terms(model, pairs=None, step: int = 100, **settings):
-    return NatObjective(NatObjectiveConfig(**settings))(model, pairs or batch(), context(step))
+    return nat_loss(model, pairs or batch(), context(step), NatObjectiveConfig(**settings))
 
 
 @torch.no_grad()

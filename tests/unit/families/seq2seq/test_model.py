@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from miniatures import context, one, padded, pairs, seq2seq
@@ -7,7 +9,7 @@ from refusals import fields_of
 from torch import Tensor, nn
 
 from workflow_src.errors import ConfigError
-from workflow_src.losses.cross_entropy import CrossEntropy
+from workflow_src.losses.cross_entropy import cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.recurrent import BidirectionalLSTM
 from workflow_src.registry import families
@@ -155,7 +157,7 @@ def test_states_end_where_sentences_do():
 
 def test_training_loss_is_a_mean_that_parts_join_to():
     model, batch = seq2seq(), pairs([4, 1, 6], [3, 5, 1])
-    objective = CrossEntropy(CrossEntropyConfig())
+    objective = functools.partial(cross_entropy, config=CrossEntropyConfig())
     terms = objective(model, batch, context())
     assert terms.count == 12
     assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)

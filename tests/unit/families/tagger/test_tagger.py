@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
-from miniatures import context, gradients, one, padded, pairs, tagger
+from miniatures import PairsDev, context, gradients, one, padded, pairs, tagger
 
-from workflow_src.families.tagger.objective import CrossEntropy
+from workflow_src.families.tagger.objective import tagging_loss
 from workflow_src.families.tagger.validation import validate
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import Batch
@@ -17,7 +15,7 @@ LENGTHS = [4, 1, 6, 5], [3, 2, 1, 6]
 
 
 def loss_of(model, batch: Batch, **settings):
-    return CrossEntropy(OnePassConfig(**settings))(model, batch, context())
+    return tagging_loss(model, batch, context(), OnePassConfig(**settings))
 
 
 def by_hand(model, batch: Batch, smoothing: float, length_weight: float) -> tuple[torch.Tensor, float]:
@@ -59,12 +57,8 @@ def test_padding_changes_no_loss():
 
 def test_figures_on_dev_are_those_of_sentences_one_by_one():
     model, batch = tagger(seed=1), pairs(*LENGTHS)
-    translated = []
-    dev = SimpleNamespace(
-        over_batches=lambda measure: [measure(one(batch, row)) for row in (2, 0)] + [measure(_rows(batch, [1, 3]))],
-        bleu=lambda translate: translated.append(translate(batch.source).tokens) or 12.5,
-    )
-    figures = validate(dev, OnePassConfig(label_smoothing=0.3)).figures(model)
+    dev = PairsDev(batch, [2], [0], [1, 3])
+    figures = dev.figures(model, validate(OnePassConfig(label_smoothing=0.3)))
     # Whatever is smoothed in training, the figure is -log p itself.
     assert figures["dev_loss"] == pytest.approx(by_hand(model, batch, 0.0, 1.0)[1] / sum(LENGTHS[1]), rel=1e-12)
     exact, expected = 0, []
@@ -73,8 +67,5 @@ def test_figures_on_dev_are_those_of_sentences_one_by_one():
         length = int(model.length.predict(memory))
         exact += length == LENGTHS[1][row]
         expected.append(model.logits(model.hidden(memory, torch.tensor([length]))[0])[0].argmax(-1).tolist())
-    assert figures["dev_length_accuracy"] == exact / 4 and figures["dev_bleu"] == 12.5 and translated == [expected]
-
-
-def _rows(batch: Batch, rows: list[int]) -> Batch:
-    return Batch(batch.source[rows], batch.target[rows], [batch.indices[row] for row in rows])
+    assert figures["dev_length_accuracy"] == exact / 4
+    assert figures["dev_bleu"] == pytest.approx(dev.bleu_of(expected))

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
 from miniatures import context, gradients, one, padded, pairs, transformer
 
-from workflow_src.losses.cross_entropy import CrossEntropy
+from workflow_src.losses.cross_entropy import cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.types import EOS
 
@@ -29,7 +31,7 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
     sizes = (11, 11) if joint else (13, 11)
     model = transformer(*sizes, joint)
     batch = pairs([4, 1, 6], [3, 5, 1], sizes)
-    terms = CrossEntropy(CrossEntropyConfig(label_smoothing=smoothing))(model, batch, context())
+    terms = cross_entropy(model, batch, context(), CrossEntropyConfig(label_smoothing=smoothing))
     loss, plain, count = naive(model, batch, smoothing)
     assert terms.count == count == 12
     assert terms.loss.item() == pytest.approx(loss.item() / count, rel=1e-12)
@@ -41,14 +43,14 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
 
 def test_the_likelihood_is_the_models_log_probability():
     model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
-    terms = CrossEntropy(CrossEntropyConfig())(model, batch, context())
+    terms = cross_entropy(model, batch, context(), CrossEntropyConfig())
     total = model.log_probabilities(batch.source, batch.target).sum()
     assert terms.figures["nll"].item() == pytest.approx(-total.item() / terms.count, rel=1e-12)
 
 
 def test_padding_changes_nothing_and_parts_join_by_their_counts():
     model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
-    objective = CrossEntropy(CrossEntropyConfig())
+    objective = functools.partial(cross_entropy, config=CrossEntropyConfig())
     terms = objective(model, batch, context())
     assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
     by_sentence = [objective(model, one(batch, row), context()) for row in range(3)]
