@@ -32,11 +32,10 @@ from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
 from workflow_src.runtime.device import choose
-from workflow_src.runtime.processes import Group
 from workflow_src.searches.beam.search import beam_search
 from workflow_src.searches.greedy.search import greedy
 from workflow_src.spec import MODEL
-from workflow_src.training.update import Updater
+from workflow_src.training.update import Task, Updater
 from workflow_src.types import TrainingContext
 
 pytestmark = pytest.mark.gpu
@@ -213,8 +212,7 @@ def test_a_harmful_update_is_skipped_without_waiting_for_the_gpu():
     """Weights, moments and steps stay, and nothing that decides it makes the CPU wait."""
     runtime = choose("cuda", "float32")
     model = copy.deepcopy(transformer()).float().to(runtime.device).train()
-    config = TrainingConfig(max_steps=5, explode_factor=10.0)
-    updater = Updater(model, None, config, None, runtime, Group(), 1, None, split_parts=True)
+    updater = Updater(Task(model, None, None, TrainingConfig(max_steps=5), 1, runtime))
     loss = torch.ones((), device=runtime.device)
 
     def apply(gradient):

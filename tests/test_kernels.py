@@ -16,10 +16,9 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build_objective
 from workflow_src.registry import searches
 from workflow_src.runtime.device import choose, on_cpu, on_device
-from workflow_src.runtime.processes import Group
 from workflow_src.searches.ctc_beam.slots import ROOM, rows_of_tensors
 from workflow_src.training import update
-from workflow_src.training.update import Part, Updater
+from workflow_src.training.update import Part, Task, Updater
 from workflow_src.types import TrainingContext, values_on_cpu
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
@@ -71,13 +70,9 @@ def test_no_update_waits_for_the_gpu(case, precision, accumulate, machine, monke
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7])
     monkeypatch.setattr(update, "collate", lambda corpus, rows: batch)
     model = copy.deepcopy(make()).float().to(runtime.device).train()
-    config = TrainingConfig(max_steps=5, accumulate=accumulate, explode_factor=10.0)
+    config = TrainingConfig(max_steps=5, accumulate=accumulate)
     objective = build_objective(family, settings)
-    updater = Updater(
-        *(model, objective, config, None, runtime, Group(), 1, frozen),
-        split_parts=False,
-        roles=roles,
-    )
+    updater = Updater(Task(model, objective, None, config, 1, runtime, frozen=frozen, roles=roles))
     parts = [Part(np.arange(4), 0, 0, number) for number in range(accumulate)]
     for step in (0, 4):
         torch.cuda.set_sync_debug_mode("error")

@@ -636,7 +636,7 @@ CHANGES = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "save_minutes: 0.5, split_batches: false, pythons: {comet: /some/python}, scoring_batch: 3}",
+        "save_minutes: 0.5, pythons: {comet: /some/python}, scoring_batch: 3}",
         {},
     ),
     "memory, time, GPUs and partitions of jobs": (
@@ -1361,7 +1361,7 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
 # The documented table, row by row, and what tests it: keys of CHANGES, tests above with a prefix.
 ROWS = {
     "device, number of devices, jobs on a GPU, precision, threads, compilation, logging, mirrors, how often training "
-    "state is saved, `max_skipped`, `split_batches`, sentences decoded together, who computes distillation": [
+    "state is saved, `max_skipped`, sentences decoded together, who computes distillation": [
         "device, threads, precision, logging",
         "mirrors",
         "how often training state is saved",

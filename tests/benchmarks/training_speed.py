@@ -21,6 +21,7 @@ from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
+from workflow_src.training.update import Task
 
 
 def main() -> None:
@@ -57,17 +58,8 @@ def main() -> None:
             max_steps=steps, batch_tokens=arguments.batch_tokens, validate_every=never, save_every=never, keep="last"
         )
         with tempfile.TemporaryDirectory() as folder:
-            trainer = Trainer(
-                trained,
-                build_objective(arguments.family, {}),
-                config,
-                corpus,
-                Validation(lambda _: {"none": 0.0}, "none"),
-                runtime,
-                StateFolder(folder, "benchmark"),
-                seed=1,
-                frozen=frozen,
-            )
+            task = Task(trained, build_objective(arguments.family, {}), corpus, config, 1, runtime, frozen=frozen)
+            trainer = Trainer(task, Validation(lambda _: {"none": 0.0}, "none"), StateFolder(folder, "benchmark"))
             progress = trainer.run()
         rates.append(progress.target_tokens / progress.seconds)
     print(

@@ -73,22 +73,18 @@ class TrainingConfig(Frozen):
     accumulate: int = Field(1, gt=0, description="parts that one update's batch is computed in")
     learning_rate: float = Field(2e-3, gt=0, description="at its peak")
     schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
-    decay_power: float = Field(0.9, gt=0, description="polynomial: (1 - step/max_steps) ** this")
     warmup_steps: AtLeast0 = Field(300, description="updates; auto: a twentieth of max_steps, 4,000 at most")
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(1e-9, gt=0)
     weight_decay: float = Field(0.0, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
-    explode_factor: float | None = Field(
-        None, gt=1, description="an update is skipped whose gradient norm is this many times the median of the last 100"
-    )
     validate_every: AtLeast1 = Field(AUTO, description="updates; auto: a tenth of max_steps")
     # Saving, and what may be skipped, change no weights: Snakemake does not compare them.
     save_every: AtLeast1 = Field(
         AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
     )
     max_skipped: int = Field(
-        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite or explodes"
+        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite"
     )
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
@@ -411,7 +407,6 @@ class RuntimeConfig(Frozen):
     nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
     speed_threads: int = Field(8, gt=0, description="CPU threads that a cluster is asked for to measure speed")
     jobs_per_gpu: int = Field(1, gt=0, description="jobs that share a GPU of this machine, but for measuring speed")
-    split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice for it")
     log_every: int = Field(100, gt=0)
     save_minutes: float = Field(
         5.0, gt=0, allow_inf_nan=False, description="minutes between saved states of a training, beside save_every"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -34,14 +34,15 @@ def is_out_of_memory(failure: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def reported_as(problem: str, fix: str) -> Iterator[None]:
-    """Raise OutOfMemory where memory runs out in here; `{}` in `problem` stands for the allocator's message."""
+def reported_as(describe: Callable[[str], tuple[str, str]]) -> Iterator[None]:
+    """Raise OutOfMemory where memory runs out in here; `describe` makes its problem and fix from the allocator's
+    message."""
     try:
         yield
     except ERRORS as failure:
         if not is_out_of_memory(failure):
             raise
-        raise OutOfMemory(problem.format(first_line(failure)), fix) from failure
+        raise OutOfMemory(*describe(first_line(failure))) from failure
 
 
 def first_line(failure: BaseException) -> str:

@@ -52,7 +52,6 @@ class Inputs(DeviceJobInputs):
     compile: bool = False
     log_every: int = Field(100, gt=0, description="updates")
     save_minutes: float = Field(5.0, gt=0, description="minutes between saved states")
-    split_batches: bool = Field(True, description="compute a batch in halves when memory does not suffice")
 
     @model_validator(mode="after")
     def _a_prefix_for_each_text(self):
@@ -150,6 +149,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     from workflow_src.training.dev import open_dev
     from workflow_src.training.loop import Trainer
     from workflow_src.training.systems import load_base, load_roles, start_from
+    from workflow_src.training.update import Task
     from workflow_src.types import max_positions
 
     settings, machine = inputs.settings, inputs.machine
@@ -201,12 +201,11 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     if corpus is mixture:
         log.info("%s", texts_words(mixture.counts()))
     trainer = Trainer(
-        *(model, objective, config, corpus, validation, runtime, states, inputs.seed, base),
+        Task(model, objective, corpus, config, inputs.seed, runtime, group, base, roles),
+        validation,
+        states,
         log_every=inputs.log_every,
         save_minutes=inputs.save_minutes,
-        group=group,
-        split_batches=inputs.split_batches,
-        roles=roles,
         # With keep: best, a system that continues a trained one must not end worse than it began.
         validate_start=family.continues is not None,
     )

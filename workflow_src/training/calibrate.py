@@ -30,8 +30,7 @@ from workflow_src.data.encoded import EncodedCorpus, write
 from workflow_src.families.build import build, build_objective
 from workflow_src.registry import fill, import_object, needs, search_of
 from workflow_src.runtime.device import choose, keep_memory, set_threads
-from workflow_src.runtime.processes import Group
-from workflow_src.training.update import Part, Updater
+from workflow_src.training.update import Part, Task, Updater
 
 EXPERIMENT, SYSTEM = "demo", "teacher"
 # Translated together. A batch of this many shows the rate of larger ones.
@@ -62,8 +61,7 @@ def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
         corpus = EncodedCorpus.open(Path(folder) / "train")
         objective = build_objective(system.family.name, system.objective)
         runtime = choose("cpu", plan.config.runtime.precision)
-        parts = model.train(), objective, system.training, corpus, runtime, Group(), 1
-        updater = Updater(*parts, frozen=None, split_parts=False)
+        updater = Updater(Task(model.train(), objective, corpus, system.training, 1, runtime))
         each = seconds_each(lambda: updater.update(1, [Part(np.arange(rows), 0, 0, 0)]), seconds)
     return rows * length * operations_a_position(system, plan) / each
 

@@ -6,27 +6,23 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import sized_number
-from workflow_src.data.batching import Pairs, epoch_batches
+from workflow_src.data.batching import epoch_batches
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.nn.layers import compile_stacks
 from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import device_memory
-from workflow_src.runtime.device import Runtime
-from workflow_src.runtime.processes import Group
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.dev import Validation
 from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
-from workflow_src.training.update import Part, Updater, describe, learning_rate
-from workflow_src.types import Objective
+from workflow_src.training.update import Part, Task, Updater, describe, learning_rate
 
 log = logging.getLogger("continuum")
 
@@ -57,64 +53,40 @@ class Progress:
     validated: int = 0
     skipped: int = 0
     skipped_in_row: int = 0
-    # Parts of batches that were computed in halves, in all processes.
-    split_batches: int = 0
 
 
 class Trainer:
-    """Trains `model` for `config.max_steps` updates.
+    """Trains the model of a task for `config.max_steps` updates.
 
-    The objective gets `frozen` and `roles`. The same seed gives the same weights; so does a training that was
-    killed and resumed (bit for bit on one CPU thread). A state is saved every `config.save_every` updates, and when the
-    last one is `save_minutes` old. In several processes, all of a `group` run this with the same arguments; only the
-    first has `states`. `split_batches`: a batch that memory does not suffice for is computed in halves.
-    `validate_start`: the weights that training begins with are validated too, as update 0, and `keep: best` may keep
-    them.
+    The same seed gives the same weights; so does a training that was killed and resumed (bit for bit on one CPU
+    thread). A state is saved every `config.save_every` updates, and when the last one is `save_minutes` old. In several
+    processes, only the first has `states`. `validate_start`: the weights that training begins with are validated too,
+    as update 0, and `keep: best` may keep them.
     """
 
     def __init__(
         self,
-        model: nn.Module,
-        objective: Objective,
-        config: TrainingConfig,
-        corpus: Pairs,
+        task: Task,
         validation: Validation,
-        runtime: Runtime,
-        states: StateFolder | None,
-        seed: int,
-        frozen: nn.Module | None = None,
+        states: StateFolder | None = None,
         log_every: int = 100,
         save_minutes: float = 5.0,
-        group: Group | None = None,
-        split_batches: bool = True,
-        roles: Mapping[str, nn.Module] | None = None,
         validate_start: bool = False,
     ):
-        self.model = model.to(runtime.device)
-        frozen = frozen.to(runtime.device).eval().requires_grad_(False) if frozen is not None else None
-        roles = {role: other.to(runtime.device).eval().requires_grad_(False) for role, other in (roles or {}).items()}
-        self.config = config
-        self.max_steps, self.validate_every, self.save_every = map(
-            sized_number, (config.max_steps, config.validate_every, config.save_every)
-        )
-        self.corpus = corpus
+        self.task = task
+        self.model = task.model.to(task.runtime.device)
+        frozen = [task.frozen] if task.frozen is not None else []
+        for network in [*frozen, *task.roles.values()]:
+            network.to(task.runtime.device).eval().requires_grad_(False)
+        if task.runtime.compile:
+            for network in [task.model, *frozen, *task.roles.values()]:
+                compile_stacks(network)
         self.validation = validation
-        self.runtime = runtime
         self.states = states
-        self.seed = seed
         self.log_every = log_every
         self.save_seconds = 60 * save_minutes
         self.validate_start = validate_start
-        self.group = group or Group()
-        if runtime.compile:
-            compile_stacks(self.model)
-            for other in ([frozen] if frozen is not None else []) + list(roles.values()):
-                compile_stacks(other)
-        self.updater = Updater(
-            *(self.model, objective, config, corpus, runtime, self.group, seed, frozen),
-            split_parts=split_batches,
-            roles=roles,
-        )
+        self.updater = Updater(task)
         self.progress = Progress()
         self.preemption = Preemption()
         # The update whose state was written last; 0: none.
@@ -151,28 +123,32 @@ class Trainer:
 
     def _train(self) -> None:
         self._resume()
-        progress, config = self.progress, self.config
+        progress, task = self.progress, self.task
+        save_every = sized_number(task.config.save_every)
         parts = self._batch_parts()
         mark = self._mark()
         self.model.train()
-        if self.validate_start and self.max_steps and not (progress.step or progress.history):
+        if progress.step < task.max_steps:
+            # A batch that memory does not suffice for ends training now, not after hours.
+            self.updater.rehearse(self._batches(progress.epoch))
+        if self.validate_start and task.max_steps and not (progress.step or progress.history):
             self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
         self._began, self._cpu_at_report = time.perf_counter(), time.thread_time()
-        while progress.step < self.max_steps and not self._out_of_patience():
-            action = self.group.largest(self._next_action())
+        while progress.step < task.max_steps and not self._out_of_patience():
+            action = task.group.largest(self._next_action())
             if action == STOP:
                 self._stop()
             if action == SAVE:
                 self._collect()
                 self._save()
                 self._began = time.perf_counter()
-            batch = [next(parts) for _ in range(self.updater.parts_per_update)]
+            batch = [next(parts) for _ in range(task.parts_per_update)]
             self.pending.append((batch, self.updater.update(progress.step, batch)))
             progress.step += 1
-            last = progress.step == self.max_steps
-            reports, saves = (progress.step % interval == 0 for interval in (self.log_every, self.save_every))
+            last = progress.step == task.max_steps
+            reports, saves = (progress.step % interval == 0 for interval in (self.log_every, save_every))
             validates = self._validates()
             # Figures stay on the device until then: reading them waits for everything queued before.
             if not (reports or validates or saves or last):
@@ -181,14 +157,15 @@ class Trainer:
             if reports:
                 mark = self._report(mark)
             # Before validation, which can be repeated; several processes could not stop together within it.
-            if saves or last or (validates and self.group.size > 1):
+            if saves or last or (validates and task.group.size > 1):
                 self._save()
             if validates:
                 self._validate()
             # Neither saving nor validating counts as training.
             self._began = time.perf_counter()
-        if progress.step < self.max_steps:
-            log.info("no better validation in %d: training stops after update %d", config.patience, progress.step)
+        if progress.step < task.max_steps:
+            patience = task.config.patience
+            log.info("no better validation in %d: training stops after update %d", patience, progress.step)
             self._save()
         self._choose_weights()
 
@@ -196,14 +173,14 @@ class Trainer:
         """The action of this process before the next update; the clock of the first one says when to save."""
         if self.preemption.received is not None:
             return STOP
-        due = self.group.first and time.monotonic() - self.saved_at >= self.save_seconds
+        due = self.task.group.first and time.monotonic() - self.saved_at >= self.save_seconds
         return SAVE if due else GO_ON
 
     def _out_of_patience(self) -> bool:
         """Whether the last `patience` validations were no better than one before them, in the figure that selects
         weights and in the loss, which falls long before BLEU rises from 0.
         """
-        patience, progress = self.config.patience, self.progress
+        patience, progress = self.task.config.patience, self.progress
         # Called after every update; only a validation changes the answer.
         if patience is None or progress.validated != progress.step or len(progress.history) <= patience:
             return False
@@ -223,25 +200,29 @@ class Trainer:
 
     def _validates(self) -> bool:
         step = self.progress.step
-        return step % self.validate_every == 0 or step == self.max_steps
+        return step % sized_number(self.task.config.validate_every) == 0 or step == self.task.max_steps
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        """Rows of every part of a batch in an epoch."""
+        task = self.task
+        rows = task.corpus.epoch_rows(task.seed, epoch)
+        if not len(task.corpus):
+            raise ArtifactError(task.corpus.prefix, "has no pairs to train on", "encode it again")
+        return epoch_batches(task.corpus, task.part_tokens, task.seed, epoch, rows=rows)
 
     def _batch_parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
-        progress = self.progress
-        size = max(1, self.config.batch_tokens // self.updater.parts_per_update)
+        progress, task = self.progress, self.task
         number = 0
         while True:
-            rows = self.corpus.epoch_rows(self.seed, progress.epoch)
-            batches = epoch_batches(self.corpus, size, self.seed, progress.epoch, rows=rows)
-            if not len(self.corpus):
-                raise ArtifactError(self.corpus.prefix, "has no pairs to train on", "encode it again")
+            batches = self._batches(progress.epoch)
             while progress.position < len(batches):
                 rows = batches[progress.position]
-                part = Part(rows, progress.epoch, progress.position, number % self.updater.parts_per_update)
+                part = Part(rows, progress.epoch, progress.position, number % task.parts_per_update)
                 number += 1
                 progress.position += 1
                 # End symbols count, one a sentence.
-                progress.target_tokens += int(self.corpus.target_lengths[rows].sum()) + len(rows)
+                progress.target_tokens += int(task.corpus.target_lengths[rows].sum()) + len(rows)
                 yield part
             progress.epoch += 1
             progress.position = 0
@@ -251,7 +232,7 @@ class Trainer:
         self._collect()
         self._save()
         # torchrun kills the others as soon as one process ends.
-        self.group.wait()
+        self.task.group.wait()
         raise Preempted(self.preemption.received or "a signal to another process")
 
     def _collect(self) -> None:
@@ -271,27 +252,26 @@ class Trainer:
                 self.window.setdefault(name, []).append(value)
         now = time.perf_counter()
         self.progress.seconds += now - self._began
-        self.progress.split_batches += sum(self.group.gather(self.updater.take_splits()))
         self._began = now
 
     def _count_skipped(self, number: int, parts: list[Part], values: dict[str, float]) -> None:
-        progress, config = self.progress, self.config
+        progress, config = self.progress, self.task.config
         progress.skipped += 1
         progress.skipped_in_row += 1
         measured = f"loss {values['loss']:.4g}, gradient norm {values['gradient_norm']:.4g}"
         batch = describe(parts)
-        if self.group.first:
+        if self.task.group.first:
             log.warning("warning: update %d was skipped (%s): %s", number, measured, batch)
         too_many = progress.skipped > config.max_skipped + number // UPDATES_A_SKIP
         if progress.skipped_in_row > config.max_skipped or too_many:
             total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
-            factor = f", raise training.explode_factor ({config.explode_factor})" if config.explode_factor else ""
             state = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
             raise InputError(
                 "training",
-                f"diverged: update {number} had {measured} ({batch} of {self.corpus.prefix}), and {total} were skipped",
+                f"diverged: update {number} had {measured} ({batch} of {self.task.corpus.prefix}), and {total} were "
+                "skipped",
                 f"lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
-                f"({config.clip_norm}){factor} or look at these sentences; training.max_skipped is "
+                f"({config.clip_norm}) or look at these sentences; training.max_skipped is "
                 f"{config.max_skipped}. {state}",
             )
 
@@ -308,7 +288,7 @@ class Trainer:
         self._cpu_at_report = time.thread_time()
         # Validations add to the seconds of the CPU alone, so that they raise the share.
         share = cpu_seconds / max(1e-9, seconds)
-        on_cpu = self.group.first and self.runtime.device.type == "cpu"
+        on_cpu = self.task.group.first and self.task.runtime.device.type == "cpu"
         if on_cpu and seconds >= PACE_SECONDS and share < BUSY and not self._warned_of_cores:
             self._warned_of_cores = True
             log.warning(
@@ -322,11 +302,11 @@ class Trainer:
         progress = self.progress
         steps, tokens, seconds = (now - then for now, then in zip(self._mark(), mark, strict=True))
         rate = tokens / max(1e-9, seconds)
-        seconds_left = (self.max_steps - progress.step) * seconds / steps
+        seconds_left = (self.task.max_steps - progress.step) * seconds / steps
         loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            *(progress.step, self.max_steps, loss, rate, seconds_left / 60),
+            *(progress.step, self.task.max_steps, loss, rate, seconds_left / 60),
         )
         self._warn_of_busy_cores(seconds)
         return self._mark()
@@ -339,9 +319,8 @@ class Trainer:
             "minutes": round(progress.seconds / 60, 3),
             "target_tokens": progress.target_tokens,
             "tokens_per_second": round(progress.target_tokens / max(1e-9, progress.seconds), 1),
-            "learning_rate": learning_rate(self.config, max(0, progress.step - 1)),
+            "learning_rate": learning_rate(self.task.config, max(0, progress.step - 1)),
             "skipped": progress.skipped,
-            **({"split_batches": progress.split_batches} if progress.split_batches else {}),
             **means,
             **figures,
         }
@@ -366,7 +345,7 @@ class Trainer:
         except Preempted:
             self._save()
             raise
-        progress = self.progress
+        progress, config = self.progress, self.task.config
         progress.history.append(self._history_entry(figures))
         progress.validated = progress.step
         self.window = {}
@@ -374,35 +353,35 @@ class Trainer:
         log.info("step %d  validation: %s", progress.step, text)
         self._warn_of_unreachable(progress.history[-1])
         ranks = self._ranks()
-        better = self.config.keep == "best" and ranks.index(max(ranks)) == len(ranks) - 1
+        better = config.keep == "best" and ranks.index(max(ranks)) == len(ranks) - 1
         # The first process keeps the weights. Those of update 0 take no part in an average: they were not trained here.
-        averaged = self.config.keep == "average" and progress.step > 0
-        if self.group.first and (better or averaged):
+        averaged = config.keep == "average" and progress.step > 0
+        if self.task.group.first and (better or averaged):
             weights = {name: tensor.cpu().clone() for name, tensor in weights_of(self.model).items()}
-            count = self.config.average_last if self.config.keep == "average" else 1
+            count = config.average_last if config.keep == "average" else 1
             self.snapshots = [*self.snapshots, weights][-count:]
 
     def _figures(self) -> dict[str, float]:
         """Figures on dev. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
-        problem = f"while validating after update {self.progress.step} ({{}})"
+        when = f"while validating after update {self.progress.step}"
         fix = "choose a smaller preset, shorter dev sentences, or a device with more memory"
         try:
-            with device_memory.reported_as(problem, fix), self.preemption.at_once():
+            with device_memory.reported_as(lambda message: (f"{when} ({message})", fix)), self.preemption.at_once():
                 return self.validation.figures(self.model)
         finally:
             self.model.train()
 
     def _choose_weights(self) -> None:
-        count = self.group.from_first(len(self.snapshots))
+        count = self.task.group.from_first(len(self.snapshots))
         if count:
             weights = weights_of(self.model)
             mean = None
             if self.snapshots:
                 mean = {name: sum(s[name].double() for s in self.snapshots) / count for name in self.snapshots[0]}
-            mean = self.group.from_first(mean)
+            mean = self.task.group.from_first(mean)
             set_weights(self.model, {name: tensor.to(weights[name]) for name, tensor in mean.items()}, "chosen")
-        if count > 1 and self.config.keep == "average":
+        if count > 1 and self.task.config.keep == "average":
             figures = self._figures()
             self.progress.history.append({**self._history_entry(figures), "averaged": count})
             log.info("average of the last %d: %s", count, "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
@@ -417,7 +396,6 @@ class Trainer:
         if self.states is not None:
             tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
             tensors |= pack_optimiser(self.updater.optimiser) | pack_random(self.updater.generator)
-            tensors["gate.norms"] = self.updater.gate.norms
             for index, snapshot in enumerate(self.snapshots):
                 tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
             progress.snapshots = len(self.snapshots)
@@ -426,19 +404,20 @@ class Trainer:
 
     def _check_same_weights(self) -> None:
         """Raises RuntimeError where weights of processes differ by more than rounding: those of the first are saved."""
-        if self.group.size == 1:
+        task = self.task
+        if task.group.size == 1:
             return
         norms = torch.stack([tensor.double().norm() for tensor in weights_of(self.model).values()]).cpu()
-        for rank, other_norms in enumerate(self.group.gather(norms)):
+        for rank, other_norms in enumerate(task.group.gather(norms)):
             if not torch.allclose(norms, other_norms, rtol=1e-3, atol=1e-6):
-                raise RuntimeError(f"processes {self.group.rank} and {rank} of this training have different weights")
+                raise RuntimeError(f"processes {task.group.rank} and {rank} of this training have different weights")
 
     def _resume(self) -> None:
-        state = self.group.from_first(self._load())
+        state = self.task.group.from_first(self._load())
         if state is None:
-            if self.group.size > 1:
+            if self.task.group.size > 1:
                 weights = {name: tensor.cpu() for name, tensor in weights_of(self.model).items()}
-                set_weights(self.model, self.group.from_first(weights), "of the first process")
+                set_weights(self.model, self.task.group.from_first(weights), "of the first process")
             return
         tensors, values = state
         self.window = values.pop("window")
@@ -447,8 +426,6 @@ class Trainer:
         set_weights(self.model, _with_prefix(tensors, "model."), "of the training state")
         unpack_optimiser(self.updater.optimiser, tensors)
         unpack_random(self.updater.generator, tensors)
-        if "gate.norms" in tensors:
-            self.updater.gate.norms = tensors["gate.norms"].to(self.runtime.device)
 
     def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The state to go on from, in the first process; snapshots stay in it."""

@@ -1,13 +1,13 @@
 """One update of the weights: gradients of the parts of a batch, and the step, which is skipped where it would do harm.
 
-An update whose loss or gradient is not finite, or whose gradient explodes, is skipped: weights, moments and the count
-of Adam's steps stay as they are. The device decides, so that nothing waits for it.
+An update whose loss or gradient is not finite is skipped: weights, moments and the count of Adam's steps stay as they
+are. The device decides, so that nothing waits for it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import logging
 import math
 from collections.abc import Mapping
 
@@ -17,20 +17,49 @@ from torch import Tensor, nn
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import sized_number
-from workflow_src.data.batching import Pairs, collate
-from workflow_src.errors import OutOfMemory
+from workflow_src.data.batching import Lengths, Pairs, collate
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Objective, TrainingContext
 
-log = logging.getLogger("continuum")
-
 # Figures of an update by name, on the device.
 Figures = dict[str, Tensor | float]
-# Gradient norms that "exploding" is measured against.
-NORMS = 100
 SHOWN_ROWS = 20
+# Of the polynomial schedule.
+DECAY_POWER = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """What a training learns, from what, and how.
+
+    The objective gets the `frozen` base and the networks in `roles`; neither learns. In several processes, all of a
+    `group` have the same task.
+    """
+
+    model: nn.Module
+    objective: Objective
+    corpus: Pairs
+    config: TrainingConfig
+    seed: int
+    runtime: Runtime
+    group: Group = dataclasses.field(default_factory=Group)
+    frozen: nn.Module | None = None
+    roles: Mapping[str, nn.Module] = dataclasses.field(default_factory=dict)
+
+    @property
+    def max_steps(self) -> int:
+        return sized_number(self.config.max_steps)
+
+    @property
+    def parts_per_update(self) -> int:
+        return parts_of_an_update(self.config.accumulate, self.group.size)
+
+    @property
+    def part_tokens(self) -> int:
+        """Padded subwords of the longer side in one part of a batch."""
+        return max(1, self.config.batch_tokens // self.parts_per_update)
 
 
 def parts_of_an_update(accumulate: int, processes: int) -> int:
@@ -46,13 +75,6 @@ class Part:
     epoch: int
     position: int
     number: int
-    halves: tuple[int, ...] = ()
-
-    def split(self) -> list[Part]:
-        """Its two halves by sentences."""
-        middle = len(self.rows) // 2
-        cut = (self.rows[:middle], self.rows[middle:])
-        return [dataclasses.replace(self, rows=rows, halves=(*self.halves, i)) for i, rows in enumerate(cut)]
 
 
 def describe(parts: list[Part]) -> str:
@@ -66,33 +88,29 @@ def describe(parts: list[Part]) -> str:
     return f"{place}, {len(rows)} pairs, rows (from 0) {numbers}"
 
 
-class Gate:
-    """Decides on the device which updates are skipped."""
+def largest(corpus: Lengths, batches: list[np.ndarray]) -> list[np.ndarray]:
+    """The batches that need most memory: that with the most pairs of positions, as attention has them, and that with
+    the most positions, where it is another."""
 
-    def __init__(self, factor: float | None, device: torch.device):
-        self.factor = factor
-        self.norms = torch.full((NORMS,), torch.nan, device=device)
+    def positions(rows: np.ndarray) -> int:
+        return len(rows) * int(corpus.source_lengths[rows].max() + corpus.target_lengths[rows].max() + 2)
 
-    def __call__(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Whether to skip, a 0-d bool. `norms` takes the gradient norms of updates that are not."""
-        skip = ~(torch.isfinite(loss) & torch.isfinite(norm))
-        if self.factor is not None:
-            # Until the window is full the median is NaN, and no norm is larger than that.
-            skip = skip | (norm > self.factor * self.norms.median())
-            self.norms = torch.where(skip, self.norms, torch.cat([self.norms[1:], norm[None].to(self.norms)]))
-        return skip
+    sizes = np.array([positions(rows) for rows in batches])
+    longest = int(np.argmax(sizes**2 / np.array(list(map(len, batches)))))
+    fullest = int(np.argmax(sizes))
+    return [batches[number] for number in dict.fromkeys((longest, fullest))]
 
 
 def learning_rate(config: TrainingConfig, step: int) -> float:
     """Rate of update `step`, counted from 0.
 
     Both schedules rise linearly for `warmup_steps`. inverse-sqrt then falls as 1/sqrt(step) (Vaswani et al. 2017,
-    section 5.3); polynomial is multiplied throughout by (1 - step / max_steps) ** decay_power and ends at 0.
+    section 5.3); polynomial is multiplied throughout by (1 - step / max_steps) ** 0.9 and ends at 0.
     """
     warmup_steps, update = sized_number(config.warmup_steps), step + 1
     rising = min(1.0, update / warmup_steps) if warmup_steps else 1.0
     if config.schedule == "polynomial":
-        return config.learning_rate * rising * (1 - step / sized_number(config.max_steps)) ** config.decay_power
+        return config.learning_rate * rising * (1 - step / sized_number(config.max_steps)) ** DECAY_POWER
     if update <= warmup_steps:
         return config.learning_rate * rising
     return config.learning_rate * (max(1, warmup_steps) / update) ** 0.5
@@ -111,162 +129,115 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
 
 
 class Updater:
-    """Updates the weights of `model`; holds the optimiser and the generators that training draws from."""
+    """Updates the weights of a task's model; holds the optimiser and the generator that objectives draw from."""
 
-    def __init__(
-        self,
-        model: nn.Module,
-        objective: Objective,
-        config: TrainingConfig,
-        corpus: Pairs,
-        runtime: Runtime,
-        group: Group,
-        seed: int,
-        frozen: nn.Module | None,
-        split_parts: bool,
-        roles: Mapping[str, nn.Module] | None = None,
-    ):
-        self.model = model
-        self.objective = objective
-        self.config = config
-        self.max_steps = sized_number(config.max_steps)
-        self.corpus = corpus
-        self.runtime = runtime
-        self.group = group
-        self.seed = seed
-        self.frozen = frozen
-        self.roles = roles or {}
-        self.split_parts = split_parts
-        self.parts_per_update = parts_of_an_update(config.accumulate, group.size)
-        self.optimiser = make_optimiser(model, config)
-        self.generator = runtime.generator(seed)
-        self.gate = Gate(config.explode_factor, runtime.device)
-        self._splits = 0
+    def __init__(self, task: Task):
+        self.task = task
+        self.optimiser = make_optimiser(task.model, task.config)
+        self.generator = task.runtime.generator(task.seed)
+
+    def rehearse(self, batches: list[np.ndarray]) -> None:
+        """Compute the gradients of the batches that need most memory, and drop them.
+
+        Memory for the optimiser's moments and for the gradients of other parts is taken meanwhile. Weights and the
+        random numbers of the training stay as they are. Raises OutOfMemory where memory does not suffice.
+        """
+        task, device = self.task, self.task.runtime.device
+        copies = (0 if self.optimiser.state else 2) + (task.parts_per_update > task.group.size)
+        for rows in largest(task.corpus, batches):
+            gpus = [device] if device.type == "cuda" else []
+            with torch.random.fork_rng(gpus), self._reported("for the largest batch of this training,", rows):
+                reserved = [torch.empty_like(parameter) for parameter in self._learnt() for _ in range(copies)]
+                # At the end of training, when all terms of a loss are computed.
+                self._loss_and_gradient(rows, task.max_steps - 1, task.runtime.generator(0))
+                del reserved
+            self.optimiser.zero_grad(set_to_none=True)
 
     def update(self, step: int, parts: list[Part]) -> Figures:
         """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.
 
-        Each part counts as much as it has terms. Figures stay on the device.
+        Each part counts as much as it has terms. Figures stay on the device. Raises OutOfMemory where memory does not
+        suffice.
         """
+        task = self.task
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(self.config, step)
-        counts, collected = self._add_gradients(step, self.group.share(parts))
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        problem = (
-            f"while update {step + 1} was applied ({{}}): the optimiser needs three times the memory of the weights "
-            "beside a batch's"
-        )
-        fix = (
-            f"lower training.batch_tokens ({self.config.batch_tokens}), choose a smaller preset, or a device with more "
-            "memory"
-        )
-        with device_memory.reported_as(problem, fix):
-            figures = self._mean(counts, collected, gradients)
+            group["lr"] = learning_rate(task.config, step)
+        computed = []
+        for part in task.group.share(parts):
+            with self._reported(f"in update {step + 1} on", part.rows):
+                self._seed_part(step, part)
+                computed.append(self._loss_and_gradient(part.rows, step, self.generator))
+        gradients = [p.grad for p in self._learnt() if p.grad is not None]
+        when, fix = f"while update {step + 1} was applied", "choose a smaller preset, or a device with more memory"
+        with device_memory.reported_as(lambda message: (f"{when} ({message})", f"{self._fewer_tokens}, {fix}")):
+            figures = self._mean(computed, gradients)
             return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
 
-    def take_splits(self) -> int:
-        """Number of parts that this process computed in halves, because memory ran out, since the last call."""
-        splits, self._splits = self._splits, 0
-        return splits
+    def _learnt(self) -> list[nn.Parameter]:
+        return list(self.task.model.parameters())
 
-    def _mean(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
+    def _seed_part(self, step: int, part: Part) -> None:
+        """Let random draws for a part depend on its number, not on the process that computes it."""
+        if self.task.parts_per_update > 1:
+            entropy = np.random.SeedSequence([self.task.seed, step, part.number])
+            seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
+            torch.manual_seed(seed)
+            self.generator.manual_seed(seed)
+
+    def _loss_and_gradient(self, rows: np.ndarray, step: int, generator: torch.Generator) -> tuple[int, Figures]:
+        """Add the gradient of the loss of pairs times its terms to `.grad`; returns the terms and figures."""
+        task = self.task
+        batch = collate(task.corpus, rows).to(task.runtime.device)
+        context = TrainingContext(step, task.max_steps, generator, task.frozen, task.roles)
+        with task.runtime.autocast():
+            terms = task.objective(task.model, batch, context)
+        (terms.loss * terms.count).backward()
+        return terms.count, {"loss": terms.loss.detach(), **terms.figures}
+
+    def _mean(self, computed: list[tuple[int, Figures]], gradients: list[Tensor]) -> Figures:
         """Means over the parts of the batch, gradients' in place."""
-        if self.group.size > 1:
-            return self._mean_over_processes(counts, collected, gradients)
-        total = sum(counts)
+        if self.task.group.size > 1:
+            return self._mean_over_processes(computed, gradients)
+        total = sum(count for count, _ in computed)
         torch._foreach_div_(gradients, total)
-        shares = [count / total for count in counts]
-        return {
-            name: sum(part[name] * share for part, share in zip(collected, shares, strict=True))
-            for name in collected[0]
-        }
+        return {name: sum(figures[name] * (count / total) for count, figures in computed) for name in computed[0][1]}
 
-    def _mean_over_processes(self, counts: list[int], collected: list[Figures], gradients: list[Tensor]) -> Figures:
+    def _mean_over_processes(self, computed: list[tuple[int, Figures]], gradients: list[Tensor]) -> Figures:
         """Means over the parts of all processes, gradients' in place."""
-        names = list(collected[0])
-        weighted = [sum(part[name] * count for part, count in zip(collected, counts, strict=True)) for name in names]
-        tensors = [torch.as_tensor(value, dtype=torch.float64, device=self.runtime.device) for value in weighted]
-        sums = self.group.add_up(torch.stack([tensors[0].new_tensor(float(sum(counts))), *tensors]))
-        total, *totals = sums.unbind()
-        self.group.mean_gradients(gradients, total)
+        names = list(computed[0][1])
+        weighted = [sum(figures[name] * count for count, figures in computed) for name in names]
+        device, count = self.task.runtime.device, float(sum(count for count, _ in computed))
+        tensors = [torch.as_tensor(value, dtype=torch.float64, device=device) for value in (count, *weighted)]
+        total, *totals = self.task.group.add_up(torch.stack(tensors)).unbind()
+        self.task.group.mean_gradients(gradients, total)
         return {name: value / total for name, value in zip(names, totals, strict=True)}
 
     def _apply(self, gradients: list[Tensor], loss: Tensor) -> Figures:
         norm = torch.nn.utils.get_total_norm(gradients)
-        skipped = self.gate(loss, norm)
-        if self.config.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.model.parameters(), self.config.clip_norm, norm)
+        skipped = ~(torch.isfinite(loss) & torch.isfinite(norm))
+        if self.task.config.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.task.model.parameters(), self.task.config.clip_norm, norm)
         # Fused kernels, which read this attribute, leave everything as it is where it is 1.
         vars(self.optimiser)["found_inf"] = skipped.float()
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
         return {"gradient_norm": norm, "skipped": skipped}
 
-    def _add_gradients(self, step: int, parts: list[Part]) -> tuple[list[int], list[Figures]]:
-        """Leave in `.grad` the sum over the parts of loss times terms; returns terms and figures of each part.
+    def _reported(self, when: str, rows: np.ndarray) -> contextlib.AbstractContextManager[None]:
+        """Raise OutOfMemory, which describes a batch, where memory runs out in here."""
+        return device_memory.reported_as(lambda message: (f"{when} {self._shape(rows)} ({message})", self._fix(rows)))
 
-        When memory runs out, the part is cut into halves, and all parts are computed again: how much of its gradient
-        was added before is unknown. Raises OutOfMemory when it cannot be cut, or is not to be.
-        """
-        while True:
-            computed: list[tuple[int, Figures]] = []
-            shortage = None
-            while shortage is None and len(computed) < len(parts):
-                part = parts[len(computed)]
-                shortage = self._add_gradient(step, part, computed)
-            if shortage is None:
-                return [count for count, _ in computed], [figures for _, figures in computed]
-            self.optimiser.zero_grad(set_to_none=True)
-            device_memory.release()
-            shape = self._shape(part)
-            if not self.split_parts or len(part.rows) == 1:
-                raise OutOfMemory(f"in update {step + 1} on {shape} ({shortage})", self._fix(part))
-            log.warning("warning: out of memory in update %d on %s: computed in halves", step + 1, shape)
-            self._splits += 1
-            parts = [*parts[: len(computed)], *part.split(), *parts[len(computed) + 1 :]]
+    def _shape(self, rows: np.ndarray) -> str:
+        source = int(self.task.corpus.source_lengths[rows].max()) + 1
+        target = max(1, int(self.task.corpus.target_lengths[rows].max()))
+        return f"a batch of {len(rows)} pairs, {source} source and {target} target subwords wide"
 
-    def _add_gradient(self, step: int, part: Part, computed: list[tuple[int, Figures]]) -> str | None:
-        """Add a part's gradient and append its terms and figures to `computed`; returns the message of the allocator
-        when memory ran out.
+    def _fix(self, rows: np.ndarray) -> str:
+        """What makes room for a batch."""
+        if len(rows) == 1:
+            return "lower recipe.max_length, choose a smaller preset or take a device with more memory"
+        return f"{self._fewer_tokens} or raise training.accumulate ({self.task.config.accumulate})"
 
-        Outside of this function nothing refers to the error, whose frames would keep the memory.
-        """
-        try:
-            computed.append(self._loss_and_gradient(step, part))
-        except device_memory.ERRORS as failure:
-            if not device_memory.is_out_of_memory(failure):
-                raise
-            return device_memory.first_line(failure)
-        return None
-
-    def _loss_and_gradient(self, step: int, part: Part) -> tuple[int, Figures]:
-        """Compute the loss of a part and add its gradient; returns its terms and figures."""
-        if self.parts_per_update > 1:
-            # Random draws for a part depend on its number, not on the process that computes it.
-            entropy = np.random.SeedSequence([self.seed, step, part.number, *part.halves])
-            seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
-            torch.manual_seed(seed)
-            self.generator.manual_seed(seed)
-        batch = collate(self.corpus, part.rows).to(self.runtime.device)
-        context = TrainingContext(step, self.max_steps, self.generator, self.frozen, self.roles)
-        with self.runtime.autocast():
-            terms = self.objective(self.model, batch, context)
-        (terms.loss * terms.count).backward()
-        return terms.count, {"loss": terms.loss.detach(), **terms.figures}
-
-    def _shape(self, part: Part) -> str:
-        source = int(self.corpus.source_lengths[part.rows].max()) + 1
-        target = max(1, int(self.corpus.target_lengths[part.rows].max()))
-        return f"a batch of {len(part.rows)} pairs, {source} source and {target} target subwords wide"
-
-    def _fix(self, part: Part) -> str:
-        """What makes room for a part."""
-        config = self.config
-        fixes = [
-            f"lower training.batch_tokens ({config.batch_tokens})",
-            f"raise training.accumulate ({config.accumulate})",
-            *([] if self.split_parts else ["set runtime.split_batches to true"]),
-        ]
-        if len(part.rows) == 1:
-            fixes = ["lower recipe.max_length", "choose a smaller preset", "take a device with more memory"]
-        return f"{', '.join(fixes[:-1])} or {fixes[-1]}"
+    @property
+    def _fewer_tokens(self) -> str:
+        return f"lower training.batch_tokens ({self.task.config.batch_tokens})"

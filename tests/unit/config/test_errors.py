@@ -67,8 +67,8 @@ MISTAKES = [
         {"setting": "runtime.device", "value": "cuda:1", "nearest": "cuda"},
     ),
     (
-        {"systems": {"lvm": {"training": {"explode_factor": 1}}}},
-        {"setting": "systems.lvm.training.explode_factor", "value": 1},
+        {"systems": {"lvm": {"training": {"clip_norm": 0}}}},
+        {"setting": "systems.lvm.training.clip_norm", "value": 0},
     ),
     (
         {"systems": {"lvm": {"training": {"max_skipped": -1}}}},

@@ -618,8 +618,8 @@ def test_settings_at_their_defaults_and_the_name_of_a_preset_abandon_no_state(tr
         return (tmp_path / "state.superseded").exists()
 
     assert not states()
-    assert not states(training={"explode_factor": None, "decay_power": 0.9}, model={"norm": "pre"}, preset="renamed")
-    assert states(training={"decay_power": 0.8})
+    assert not states(training={"clip_norm": 1.0, "epsilon": 1e-9}, model={"norm": "pre"}, preset="renamed")
+    assert states(training={"epsilon": 1e-8})
 
 
 def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(

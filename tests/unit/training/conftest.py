@@ -12,16 +12,24 @@ from workflow_src.config.experiment import TrainingConfig
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose
+from workflow_src.runtime.processes import Group
 from workflow_src.training import loop
 from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
+from workflow_src.training.update import Task, Updater
 
 
 @pytest.fixture(autouse=True)
 def of_a_busy_machine(monkeypatch):
     """No warning that other processes want the cores: tests compare the warnings of trainings."""
     monkeypatch.setattr(loop, "PACE_SECONDS", math.inf)
+
+
+@pytest.fixture
+def without_rehearsal(monkeypatch):
+    """The first call of an objective is that of the first update: tests count them."""
+    monkeypatch.setattr(Updater, "rehearse", lambda self, batches: None)
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +59,6 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
         wrap=None,
         prepare=None,
         model=None,
-        split_batches=True,
         group=None,
         save_minutes=1e6,
         runtime=runtime,
@@ -64,21 +71,19 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
         if prepare:
             prepare(network)
         objective = build_objective(family, settings["objective"])
-        return Trainer(
+        task = Task(
             network,
             wrap(objective) if wrap else objective,
-            TrainingConfig.model_validate(settings["training"]),
             tiny.train if corpus is None else corpus,
-            validation or Validation(lambda model: {"dev": 0.0}, "dev"),
-            runtime,
-            StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint"),
+            TrainingConfig.model_validate(settings["training"]),
             seed,
+            runtime,
+            group or Group(),
             frozen if family in ("score", "energy") else None,
-            log_every=5,
-            save_minutes=save_minutes,
-            group=group,
-            split_batches=split_batches,
         )
+        validation = validation or Validation(lambda model: {"dev": 0.0}, "dev")
+        states = StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint")
+        return Trainer(task, validation, states, log_every=5, save_minutes=save_minutes)
 
     return make
 

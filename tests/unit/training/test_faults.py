@@ -1,9 +1,8 @@
-"""Faults while training: updates that would do harm are skipped, batches that are too large are cut."""
+"""Faults while training: updates that would do harm are skipped, and batches that are too large are found first."""
 
 import itertools
 import logging
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device_memory import is_out_of_memory
 from workflow_src.training import update
-from workflow_src.training.update import NORMS, Gate, Part, describe, learning_rate
+from workflow_src.training.update import Part, describe, learning_rate
 from workflow_src.types import LossTerms, TrainingContext
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -35,7 +34,7 @@ def by_hand(trainer, model, objective, tiny, frozen, without=()):
 
     Updates of the numbers in `without` (from 0) are computed, but not applied.
     """
-    config = trainer.config
+    config = trainer.task.config
     optimiser = torch.optim.AdamW(
         model.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=0, fused=True
     )
@@ -113,14 +112,13 @@ def test_a_harmful_update_is_skipped_and_counted(make_trainer, compare, tiny, ti
     assert warnings[0].endswith(describe([Part(batches[2], 0, 2, 0)]))
 
 
-def test_skipping_is_resumed_bit_for_bit(make_trainer, compare, monkeypatch):
-    """The window of norms and the counts are part of the state."""
-    monkeypatch.setattr(update, "NORMS", 30)
-    settings = {"max_steps": 55, "explode_factor": 3.0, "keep": "last", "save_every": 7, "validate_every": 20}
-    wrap = spoiled({3, 40, 41, 50}, 1000.0, gradient=True)
+def test_skipping_is_resumed_bit_for_bit(make_trainer, compare):
+    """The counts are part of the state."""
+    settings = {"max_steps": 55, "keep": "last", "save_every": 7, "validate_every": 20}
+    wrap = spoiled({3, 40, 41, 50}, NAN, gradient=True)
     straight = make_trainer("transformer", wrap=wrap, **settings)
     straight.run()
-    assert straight.progress.skipped == 3
+    assert straight.progress.skipped == 4
 
     def stop(objective):
         spoiling = wrap(objective)
@@ -136,7 +134,7 @@ def test_skipping_is_resumed_bit_for_bit(make_trainer, compare, monkeypatch):
         make_trainer("transformer", state="s", wrap=stop, **settings).run()
     last = make_trainer("transformer", state="s", wrap=wrap, **settings)
     last.run()
-    assert compare.equal(straight.model, last.model) and last.progress.skipped == 3
+    assert compare.equal(straight.model, last.model) and last.progress.skipped == 4
 
 
 def contents(folder):
@@ -175,31 +173,6 @@ def test_one_update_in_so_many_may_be_skipped_and_no_more(make_trainer):
     # 2 and one of 20: the 5th at update 60.
     allowed = make_trainer("transformer", wrap=spoiled({1, 11, 30, 50, 59}, NAN), **settings)
     assert allowed.run().skipped == 5
-
-
-def test_exploding_is_measured_by_the_median_of_the_last_norms(make_trainer, caplog, monkeypatch):
-    """Off by default; on, from the moment that the window is full."""
-    monkeypatch.setattr(update, "NORMS", 30)
-    wrap = spoiled({20, 45}, 100.0, gradient=True)
-    settings = {"max_steps": 50, "keep": "last", "validate_every": 1000}
-    with caplog.at_level(logging.WARNING, "continuum"):
-        assert make_trainer("transformer", wrap=wrap, **settings).run().skipped == 0
-        assert not warnings_of(caplog)
-        assert make_trainer("transformer", wrap=wrap, explode_factor=10, **settings).run().skipped == 1
-    assert warnings_of(caplog)[0].startswith("warning: update 46 was skipped (loss ")
-
-
-def test_the_gate_takes_the_norms_of_good_updates_only():
-    gate = Gate(2.0, torch.device("cpu"))
-    norms = [1.0 + (i % 7) for i in range(NORMS)]
-    for norm in norms:
-        assert not gate(torch.tensor(1.0), torch.tensor(norm))
-    median = sorted(norms)[(NORMS - 1) // 2]
-    assert gate(torch.tensor(1.0), torch.tensor(2 * median + 0.01))
-    assert gate(torch.tensor(NAN), torch.tensor(1.0)) and gate(torch.tensor(1.0), torch.tensor(INF))
-    assert gate.norms.tolist() == norms
-    assert not gate(torch.tensor(1.0), torch.tensor(2 * median - 0.01))
-    assert gate.norms.tolist() == [*norms[1:], pytest.approx(2 * median - 0.01)]
 
 
 def test_a_batch_of_many_rows_is_described_by_its_first():
@@ -253,26 +226,61 @@ ALLOCATORS = [
 ]
 
 
+def positions(corpus, rows):
+    """Pairs of positions, as attention has them, and positions of a batch."""
+    width = int(corpus.source_lengths[rows].max() + 1 + corpus.target_lengths[rows].max() + 1)
+    return len(rows) * width**2, len(rows) * width
+
+
+@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
 @pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_largest_batches_come_first_and_change_nothing(
+    make_trainer, compare, monkeypatch, tiny, family, accumulate
+):
+    computed = []
+
+    def watched(objective):
+        def call(model, batch, context):
+            computed.append((context.step, batch.indices))
+            return objective(model, batch, context)
+
+        return call
+
+    settings = {"batch_tokens": 150 * accumulate, "accumulate": accumulate, "model": {"dropout": 0.1}, "keep": "last"}
+    trainer = make_trainer(family, wrap=watched, **settings)
+    trainer.run()
+    batches = epoch_batches(tiny.train, 150, 1, 0)
+    pairs, cells = zip(*(positions(tiny.train, rows) for rows in batches), strict=True)
+    largest = [pairs.index(max(pairs)), cells.index(max(cells))]
+    expected = [tuple(batches[number].tolist()) for number in dict.fromkeys(largest)]
+    assert [rows for _, rows in computed[: len(expected)]] == expected and len(expected) == 2
+    assert [step for step, _ in computed[len(expected) :]] == [step for step in range(12) for _ in range(accumulate)]
+    monkeypatch.setattr(update.Updater, "rehearse", lambda self, batches: None)
+    unrehearsed = make_trainer(family, **settings)
+    unrehearsed.run()
+    assert compare.equal(trainer.model, unrehearsed.model)
+
+
 @pytest.mark.parametrize("error", [None, *ALLOCATORS], ids=["backward", "cuda", "cpu", "bad_alloc", "python"])
-def test_halves_give_the_same_gradient(make_trainer, accumulate, error, caplog):
-    """In float64 without dropout, whatever had been added when memory ran out; AdamW's steps by a large epsilon."""
-    batch = {"batch_tokens": 150 * accumulate, "accumulate": accumulate}
-    extra = {"max_steps": 6, "keep": "last", "epsilon": 1e-4, **batch}
-    options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **extra}
-    uncut, cut = (
-        make_trainer("transformer", **options),
-        make_trainer("transformer", wrap=too_large(4, error), **options),
-    )
-    expected = uncut.run()
-    with caplog.at_level(logging.WARNING, "continuum"):
-        progress = cut.run()
-    assert progress.history[-1]["split_batches"] == progress.split_batches >= 6
-    assert warnings_of(caplog)[0].startswith("warning: out of memory ")
-    assert " update 1 " in warnings_of(caplog)[0]
-    assert progress.history[-1]["loss"] == pytest.approx(expected.history[-1]["loss"], abs=1e-12)
-    for name, tensor in weights_of(uncut.model).items():
-        torch.testing.assert_close(weights_of(cut.model)[name], tensor, rtol=0, atol=1e-11, msg=name)
+def test_a_batch_that_is_too_large_ends_training_before_the_first_update(make_trainer, tiny, error):
+    trainer = make_trainer("transformer", wrap=too_large(4, error), state="s")
+    pairs = [positions(tiny.train, rows)[0] for rows in epoch_batches(tiny.train, 150, 1, 0)]
+    rows = epoch_batches(tiny.train, 150, 1, 0)[pairs.index(max(pairs))]
+    assert len(rows) > 4
+    with pytest.raises(OutOfMemory) as stopped:
+        trainer.run()
+    shape = f"{len(rows)} pairs, {tiny.train.source_lengths[rows].max() + 1} source and "
+    assert shape in stopped.value.problem and "largest batch" in stopped.value.problem
+    assert stopped.value.fix == "lower training.batch_tokens (150) or raise training.accumulate (1)"
+    assert trainer.progress.step == 0 and trainer.states.load() is None
+
+
+def test_memory_that_runs_out_later_is_reported_with_the_update(make_trainer, without_rehearsal):
+    """Another process may have taken it meanwhile."""
+    trainer = make_trainer("transformer", wrap=too_large(4, ALLOCATORS[0]))
+    with pytest.raises(OutOfMemory) as stopped:
+        trainer.run()
+    assert "in update 1 on a batch of " in stopped.value.problem and "139 GiB" in stopped.value.problem
 
 
 @pytest.mark.parametrize("where", ["_mean", "_apply"], ids=["gradients of all parts", "the optimiser's step"])
@@ -287,24 +295,9 @@ def test_memory_that_runs_out_after_the_gradients_is_reported_with_settings(make
         trainer.run()
 
 
-def test_without_splitting_the_batch_and_the_setting_are_named(make_trainer, tiny):
-    trainer = make_trainer("transformer", wrap=too_large(4, ALLOCATORS[1]), split_batches=False)
-    rows = epoch_batches(tiny.train, 150, 1, 0)[0]
-    source, target = tiny.train.source_lengths[rows].max() + 1, tiny.train.target_lengths[rows].max()
-    with pytest.raises(OutOfMemory) as stopped:
-        trainer.run()
-    assert str(stopped.value) == (
-        f"out of memory in update 1 on a batch of {len(rows)} pairs, {source} source and {target} target subwords wide "
-        f"({ALLOCATORS[1]}); lower training.batch_tokens (150), raise training.accumulate (1) or set "
-        "runtime.split_batches to true."
-    )
-
-
 def test_a_single_pair_that_is_too_large_ends_training(make_trainer):
-    trainer = make_trainer("transformer", wrap=too_large(0))
-    with pytest.raises(
-        OutOfMemory, match=r"on a batch of 1 pairs, .* GiB.\); lower recipe.max_length, choose a smaller"
-    ):
+    trainer = make_trainer("transformer", wrap=too_large(0), batch_tokens=1)
+    with pytest.raises(OutOfMemory, match=r"batch of 1 pairs, .* GiB.\); lower recipe.max_length, choose a smaller"):
         trainer.run()
 
 
@@ -333,22 +326,15 @@ jobs.start(train.run, train.Inputs, words=sys.argv[2:])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of address space are Linux's")
-@pytest.mark.parametrize("split", [pytest.param("True", marks=pytest.mark.long), "False"])
-def test_a_real_limit_of_memory(training_words, tmp_path, split):
+def test_a_real_limit_of_memory(training_words, tmp_path):
     """The address space of a real process ends 90 MiB above what it has: one batch of all pairs needs more."""
     model = {"feed_forward": 8_000}
     words = training_words("transformer", tmp_path, model=model, batch_tokens=2000, max_steps=2, keep="last")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
-    line = stage_line("train", [*words, "--split-batches", split], tmp_path)
-    command = [sys.executable, "-c", LIMITED, "90", *line]
+    command = [sys.executable, "-c", LIMITED, "90", *stage_line("train", words, tmp_path)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)
-    assert re.search("memory.* update [12] .* 40 pairs", done.stderr), done.stderr
-    if split == "True":
-        assert done.returncode == 0, done.stderr
-        assert "computed in halves" in done.stderr and (tmp_path / "model.safetensors").exists()
-    else:
-        assert done.returncode == 1, done.stderr
-        (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-        advice = ("training.batch_tokens (2000)", "training.accumulate (1)", "runtime.split_batches")
-        assert all(setting in error for setting in advice)
-        assert "can't allocate memory" in error and not (tmp_path / "model.safetensors").exists()
+    assert done.returncode == 1, done.stderr
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    advice = ("training.batch_tokens (2000)", "training.accumulate (1)")
+    assert all(setting in error for setting in advice) and "largest batch" in error and " 40 pairs" in error
+    assert "can't allocate memory" in error and not (tmp_path / "model.safetensors").exists()

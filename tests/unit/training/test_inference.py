@@ -19,7 +19,10 @@ from workflow_src.registry import families
 from workflow_src.training.dev import Dev, Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
+from workflow_src.training.update import Task
 from workflow_src.types import PAD, with_end
+
+pytestmark = pytest.mark.usefixtures("without_rehearsal")
 
 
 class Killed(Exception):
@@ -59,17 +62,9 @@ def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
         config = TrainingConfig(max_steps=12, validate_every=6, save_every=3, keep="last", **rates)
         scorers.append(miniature(energy, tiny.sizes, 9))
         model = miniature(family, tiny.sizes, 1)
-        return Trainer(
-            model,
-            call,
-            config,
-            tiny.train,
-            Validation(lambda model: {"dev": 0.0}, "dev"),
-            runtime,
-            StateFolder(tmp_path / state, "a fingerprint"),
-            1,
-            roles={"energy": scorers[-1]},
-        )
+        task = Task(model, call, tiny.train, config, 1, runtime, roles={"energy": scorers[-1]})
+        validation = Validation(lambda model: {"dev": 0.0}, "dev")
+        return Trainer(task, validation, StateFolder(tmp_path / state, "a fingerprint"))
 
     straight = trainer("straight")
     straight.run()
@@ -148,18 +143,10 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
 
         rates = {"learning_rate": 0.005, "warmup_steps": 0, "batch_tokens": 150}
         config = TrainingConfig(max_steps=6, validate_every=3, save_every=2, keep=keep, **rates)
-        return Trainer(
-            miniature("inference-network", tiny.sizes, 1),
-            call,
-            config,
-            tiny.train,
-            Validation(figures, "dev_energy", smallest=True),
-            runtime,
-            StateFolder(tmp_path / state, "fingerprint"),
-            1,
-            roles={"energy": miniature("transformer", tiny.sizes, 9)},
-            validate_start=True,
-        )
+        roles = {"energy": miniature("transformer", tiny.sizes, 9)}
+        task = Task(miniature("inference-network", tiny.sizes, 1), call, tiny.train, config, 1, runtime, roles=roles)
+        validation = Validation(figures, "dev_energy", smallest=True)
+        return Trainer(task, validation, StateFolder(tmp_path / state, "fingerprint"), validate_start=True)
 
     validated: list = []
     uninterrupted = trainer("whole", validated)
@@ -191,18 +178,11 @@ def test_with_a_mean_of_weights_the_start_is_no_part_and_without_updates_it_is_n
             schedule="polynomial",
             keep="average",
         )
-        return Trainer(
-            miniature("inference-network", tiny.sizes, 1),
-            build_objective("inference-network", {}),
-            config,
-            tiny.train,
-            Validation(lambda model: {"dev_energy": 1.0}, "dev_energy", smallest=True),
-            runtime,
-            StateFolder(tmp_path / str(steps), "fingerprint"),
-            1,
-            roles={"energy": miniature("transformer", tiny.sizes, 9)},
-            validate_start=True,
-        )
+        model, objective = miniature("inference-network", tiny.sizes, 1), build_objective("inference-network", {})
+        roles = {"energy": miniature("transformer", tiny.sizes, 9)}
+        validation = Validation(lambda model: {"dev_energy": 1.0}, "dev_energy", smallest=True)
+        task = Task(model, objective, tiny.train, config, 1, runtime, roles=roles)
+        return Trainer(task, validation, StateFolder(tmp_path / str(steps), "fingerprint"), validate_start=True)
 
     progress = trainer(4).run()
     assert [entry["step"] for entry in progress.history] == [0, 2, 4, 4] and progress.history[-1]["averaged"] == 2

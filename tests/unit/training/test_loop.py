@@ -21,6 +21,8 @@ from workflow_src.training.dev import Validation
 from workflow_src.training.update import learning_rate
 from workflow_src.types import Batch, TrainingContext
 
+pytestmark = pytest.mark.usefixtures("without_rehearsal")
+
 
 class Killed(Exception):
     pass
@@ -270,7 +272,7 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
     settings["batch_tokens"] = 240
     options = {"model": {"dropout": 0.0}, "prepare": lambda model: model.double(), **settings}
     trainer, twin = make_trainer("transformer", **options), make_trainer("transformer", **options)
-    size = trainer.config.batch_tokens // 2
+    size = trainer.task.config.batch_tokens // 2
     rows = epoch_batches(tiny.train, size, 1, 0)[:2]
     parts = [collate(tiny.train, part) for part in rows]
     assert parts[0].num_target_tokens != parts[1].num_target_tokens
@@ -281,7 +283,7 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
     norm = torch.sqrt(sum((g**2).sum() for g in gradients.values()))
     scale = min(1.0, clip / (float(norm) + 1e-6)) if clip else 1.0
     assert clip is None or scale < 1
-    rate = learning_rate(trainer.config, 0)
+    rate = learning_rate(trainer.task.config, 0)
     expected = {
         name: p.detach() - rate * scale * gradients[name] / ((scale * gradients[name]).abs() + 1e-4)
         for name, p in twin.model.named_parameters()
@@ -373,7 +375,7 @@ def test_history_has_means_since_the_validation_before(make_trainer):
     assert [entry["step"] for entry in history] == [5, 10, 12]
     for entry, (start, end) in zip(history, [(0, 5), (5, 10), (10, 12)], strict=True):
         assert entry["loss"] == pytest.approx(sum(losses[start:end]) / (end - start), rel=1e-6)
-        assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.config, end - 1))
+        assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.task.config, end - 1))
 
 
 def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
@@ -405,7 +407,7 @@ def test_a_corpus_without_pairs_is_refused(make_trainer, tmp_path):
     trainer = make_trainer("transformer", corpus=Mixture({"a": empty}, {"a": 0.5}))
     with pytest.raises(ArtifactError) as refused:
         trainer.run()
-    assert refused.value.path == str(trainer.corpus.prefix)
+    assert refused.value.path == str(trainer.task.corpus.prefix)
 
 
 def test_frozen_weights_do_not_move_and_take_no_gradient(make_trainer, frozen):

@@ -18,6 +18,8 @@ from workflow_src.searches.mask_predict.search import run
 from workflow_src.training.dev import Dev
 from workflow_src.types import PAD
 
+pytestmark = pytest.mark.usefixtures("without_rehearsal")
+
 
 class Killed(Exception):
     pass

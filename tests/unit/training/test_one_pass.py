@@ -10,6 +10,8 @@ import torch
 
 from workflow_src.families.build import build_objective
 
+pytestmark = pytest.mark.usefixtures("without_rehearsal")
+
 
 class Killed(Exception):
     pass

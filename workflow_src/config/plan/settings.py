@@ -65,7 +65,7 @@ class Settings(Inputs):
     def run_settings(self) -> dict[str, Any]:
         """Settings of the machine, which change no result, by the names of the stages' inputs."""
         runtime = self.config.runtime
-        names = "device precision compile log_every save_minutes split_batches pythons scoring_batch"
+        names = "device precision compile log_every save_minutes pythons scoring_batch"
         return {
             **runtime.model_dump(mode="json", include=set(names.split())),
             "patience": {
