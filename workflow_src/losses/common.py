@@ -20,6 +20,8 @@ def block_rows(hidden: Tensor, classes: int) -> int:
     return max(256, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
 
 
+# Samples of the latents of a sentence in the ELBO on dev.
+DEV_SAMPLES = 4
 # Rows and columns of cells of a matrix.
 Cells = tuple[Tensor, Tensor]
 

@@ -59,7 +59,6 @@ class ElboConfig(Budget):
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )
-    dev_samples: int = Field(4, gt=0, description="samples of z in the dev ELBO")
 
 
 class ScoreMatchingConfig(Frozen):

@@ -263,7 +263,7 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
         if family == "transformer":
             declared = transformer.validate(CrossEntropyConfig())
         elif family == "lvm":
-            declared = lvm.validate(ElboConfig(dev_samples=3))
+            declared = lvm.validate(ElboConfig())
         else:
             declared = refiners.validate(ScoreMatchingConfig(), frozen)
 

@@ -142,7 +142,7 @@ def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings,
         # The most probable length of an untrained model is right for none of these sentences.
         differences = [len(tiny.dev.target(row)) - len(tiny.dev.source(row)) for row in range(8)]
         model.length.outer.bias[model.length.outer.bias.numel() // 2 + max(differences, key=differences.count)] += 5
-    figures = same_twice(dev.validation(lvm.validate(ElboConfig(dev_samples=1))), model)
+    figures = same_twice(dev.validation(lvm.validate(ElboConfig())), model)
     bound = divergence = positions = exact = 0.0
     reconstructed, from_prior = [], []
     with torch.no_grad():
@@ -185,12 +185,13 @@ def allowed_words(logits, end):
     return [token for token in (logits[:, first:].argmax(-1) + first).tolist() if token != 2]
 
 
-def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tiny, tiny_settings):
+def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tiny, tiny_settings, monkeypatch):
+    monkeypatch.setattr(lvm, "DEV_SAMPLES", 100)
     model = untrained("lvm", tiny, tiny_settings)
     with torch.no_grad():
         # Deviations near 2: samples decode to other words than the mean.
         model.posterior_head.linear.bias[4:] += 2
-    figures = dev.figures(model, lvm.validate(ElboConfig(dev_samples=100)))
+    figures = dev.figures(model, lvm.validate(ElboConfig()))
     means, errors, positions = [], [], 0
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():

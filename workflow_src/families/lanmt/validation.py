@@ -8,7 +8,7 @@ from torch import Tensor
 
 from workflow_src.decoding.latent import best_ids
 from workflow_src.decoding.refinement import DeltaStep, translate_batch
-from workflow_src.losses.common import collapsed, exact_lengths
+from workflow_src.losses.common import DEV_SAMPLES, collapsed, exact_lengths
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.losses.source_latents import evidence_lower_bound
 from workflow_src.types import Batch, DevFigures, Hypotheses, Mean, Measured
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
 
 
-def validate(config: ElboConfig, _base: None = None) -> DevFigures:
+def validate(_config: ElboConfig, _base: None = None) -> DevFigures:
     """ELBO in nats a target position, KL in nats a source position, exact lengths, and BLEU.
 
     The ELBO has the length's probability in it (Shu et al. 2020, equation 5). `dev_bleu` is that of the prior mean,
@@ -28,7 +28,7 @@ def validate(config: ElboConfig, _base: None = None) -> DevFigures:
 
     def measure(model: SourceLatentVariableModel, batch: Batch, keys: Tensor) -> Measured:
         memory = model.encode(batch.source)
-        elbo, kl = evidence_lower_bound(model, memory, batch.target, config.dev_samples, keys)
+        elbo, kl = evidence_lower_bound(model, memory, batch.target, DEV_SAMPLES, keys)
         tokens, _ = best_ids(model, memory, model.posterior(memory, batch.target)[0], memory.mask, scored=False)
         lengths = model.predict_lengths(memory, model.prior(memory)[0])
         means: dict[str, Mean] = {

@@ -344,14 +344,14 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
 
 def test_validation_is_that_of_sentences_one_by_one(model, batch):
     dev = PairsDev(batch)
-    figures = dev.figures(model, validate(ElboConfig(dev_samples=2)))
+    figures = dev.figures(model, validate(ElboConfig()))
     keys = dev.keys(batch)
     elbo = kl = exact = 0.0
     outputs, moved = [], []
     for row in range(4):
         pair = one(batch, row)
         memory = model.encode(pair.source)
-        bound, divergence = evidence_lower_bound(model, memory, pair.target, 2, keys[row : row + 1])
+        bound, divergence = evidence_lower_bound(model, memory, pair.target, 4, keys[row : row + 1])
         elbo, kl = elbo + bound.item(), kl + divergence.item()
         (_, second), (length, _) = naive(model, pair.source, 1)
         exact += length == pair.target.size(1)
@@ -367,7 +367,7 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
     assert figures["dev_bleu_carried"] == pytest.approx(bleu(outputs) - figures["dev_bleu"])
     assert all(map(math.isfinite, figures.values()))
     # However dev is cut into batches.
-    in_other_batches = PairsDev(batch, [3], [0, 1, 2]).figures(model, validate(ElboConfig(dev_samples=2)))
+    in_other_batches = PairsDev(batch, [3], [0, 1, 2]).figures(model, validate(ElboConfig()))
     assert in_other_batches == pytest.approx(figures, rel=1e-9)
     assert validate(ElboConfig()).criterion == "dev_elbo"
 
@@ -376,7 +376,7 @@ def test_latents_without_a_gap_carry_nothing(batch):
     """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
     model = lanmt(seed=3)
     model.posterior = lambda memory, _target: model.prior(memory)
-    figures = PairsDev(batch).figures(model, validate(ElboConfig(dev_samples=1)))
+    figures = PairsDev(batch).figures(model, validate(ElboConfig()))
     assert figures["dev_kl"] == pytest.approx(0, abs=1e-12) and figures["dev_bleu_carried"] == 0
 
 
