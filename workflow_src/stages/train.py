@@ -19,7 +19,7 @@ from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
-from workflow_src.records.atomic import fingerprint, sha256
+from workflow_src.records.atomic import sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import import_object
 from workflow_src.runtime import torchrun
@@ -47,7 +47,7 @@ class Inputs(DeviceJobInputs):
     base: Path | None = Field(None, description="weights of the system that this one is built on")
     roles: dict[str, Path] = Field({}, description="weights in other roles of the family")
     initial: Path | None = Field(None, description="weights to start from where names and shapes agree")
-    state: Path = Field(description="folder of the training state")
+    state: Path = Field(description="folder of the states of this system and seed")
     output_folder: Path
     compile: bool = False
     log_every: int = Field(100, gt=0, description="updates")
@@ -330,7 +330,7 @@ def _states(
     dev: EncodedCorpus,
     subwords: Subwords,
 ) -> StateFolder:
-    """The folder of the state, under a fingerprint of settings, seed and contents of inputs."""
+    """The folder of the state, which settings, seed and contents of inputs tell from others."""
     from workflow_src.training.state import StateFolder
     from workflow_src.training.systems import role_input
     from workflow_src.training.update import parts_of_an_update
@@ -344,7 +344,7 @@ def _states(
     # The configured number of parts gives the same parts, whatever the number of processes.
     if parts != config.accumulate:
         identity["parts"] = parts
-    return StateFolder(inputs.state, fingerprint(identity))
+    return StateFolder(inputs.state, identity)
 
 
 if __name__ == "__main__":

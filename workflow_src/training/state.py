@@ -1,9 +1,10 @@
 """Training state that survives a killed job.
 
-A folder holds the last two states, each a safetensors file and a JSON file. The JSON file is written last, with the
-SHA-256 of the first and a digest of its own content: a state without a matching JSON file does not count. The folder
-belongs to one fingerprint (settings, digests of inputs, format); state of another one is moved aside, never loaded. A
-lock beside the folder lets one process at a time use it.
+A folder, which has the name of a fingerprint (of settings, digests of inputs, and format), holds the last two states,
+each a safetensors file and a JSON file. The JSON file is written last, with the SHA-256 of the first and a digest of
+its own content: a state without a matching JSON file does not count. When the system is written, the digest of the code
+becomes part of the folder's name, so that other code trains a system of its own. A lock lets one process at a time use
+all states of a training.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import shutil
 import socket
 import time
@@ -23,11 +25,13 @@ from torch import Tensor
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import fingerprint, load_tensors, read_json, save_tensors, sha256, write_json
-from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import code_digest
 
-FORMAT = 2
+FORMAT = 3
 FINISHED = "finished.json"
+# Hexadecimal digits of a fingerprint in the name of a folder.
+DIGITS = 16
+FOLDER = re.compile(rf"[0-9a-f]{{{DIGITS}}}(-[0-9a-f]{{{DIGITS}}})?")
 KEEP = 2
 log = logging.getLogger("continuum")
 
@@ -39,74 +43,50 @@ WAIT = 180.0
 _lock_files: dict[Path, int] = {}
 
 
-def _check_format(marker: Path) -> None:
-    """Raises ArtifactError for states of another format. A file that is not a marker passes: its states are moved aside
-    later."""
-    try:
-        content = read_json(marker)
-    except (ArtifactError, OSError):
-        return
-    if isinstance(content, dict):
-        check_format(content, FORMAT, str(marker.parent), f"delete {marker.parent} to train anew")
-
-
 class StateFolder:
     """The folder of one training's states, for this process alone until it ends.
 
-    Raises ArtifactError when another process has it, its lock is another user's, or its states have another format.
+    `parent` is the folder of all states of a system and seed. Of folders of other settings, inputs or code, to which a
+    user may go back, the one that was used last is kept; older ones are removed, and the log counts them.
+
+    Raises ArtifactError when another process has the states, or their lock is another user's.
     """
 
-    def __init__(self, folder: str | Path, fingerprint: str):
-        self.folder = Path(folder)
-        self.fingerprint = fingerprint
+    def __init__(self, parent: str | Path, identity: Any):
+        self.parent = Path(parent)
         # Read now, because the package may be edited while this training runs.
-        self._code = code_digest()
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        _lock(self.folder)
-        self._finish_exchange()
+        code = code_digest()
+        name = fingerprint([FORMAT, identity])[:DIGITS]
+        self._finished = self.parent / f"{name}-{code[:DIGITS]}"
+        self.parent.mkdir(parents=True, exist_ok=True)
+        _lock(self.parent)
+        self.folder = self._finished if self._finished.exists() else self.parent / name
         self.folder.mkdir(exist_ok=True)
-        marker = self.folder / "fingerprint.json"
-        _check_format(marker)
-        # States without a marker may be of any settings.
-        if (marker.exists() or self._states()) and not self._matches(self.folder):
-            if self._matches(self._superseded) and not self._finished_by_other_code(self._superseded):
-                self._exchange()
-            else:
-                self._move_aside("settings or inputs changed")
-        if self._finished_by_other_code(self.folder):
-            # The training had finished; after a change of the code the job is to train a new system.
-            self._move_aside("this training had finished, by other code")
-        write_json(marker, {"fingerprint": fingerprint, "format": FORMAT})
+        # The time of the last use.
+        os.utime(self.folder)
+        self._remove_old_folders()
 
-    def _matches(self, folder: Path) -> bool:
-        try:
-            return read_json(folder / "fingerprint.json") == {"fingerprint": self.fingerprint, "format": FORMAT}
-        except (ArtifactError, OSError):
-            return False
-
-    @property
-    def _superseded(self) -> Path:
-        return self.folder.with_name(self.folder.name + ".superseded")
-
-    @property
-    def _exchanged(self) -> Path:
-        return self.folder.with_name(self.folder.name + ".exchanged")
-
-    def _finished_by_other_code(self, folder: Path) -> bool:
-        """Whether the folder is of a training that finished with other code than this."""
-        if not (folder / FINISHED).exists():
-            return False
-        try:
-            return read_json(folder / FINISHED).get("code") != self._code
-        except (ArtifactError, AttributeError):
-            return True
+    def _remove_old_folders(self) -> None:
+        others = [path for path in self.parent.iterdir() if FOLDER.fullmatch(path.name) and path != self.folder]
+        old = sorted(others, key=lambda path: path.stat().st_mtime_ns)[:-1]
+        for folder in old:
+            shutil.rmtree(folder, ignore_errors=True)
+        if old:
+            log.info("%s: removed %d folders with states of older settings, inputs or code", self.parent, len(old))
+        if len(others) > len(old) and not self._states():
+            log.info(
+                "settings, inputs or code have changed: training starts afresh; the old state stays in %s, in case you "
+                "change them back",
+                self.parent,
+            )
 
     def finish(self, machine: dict[str, Any] | None = None) -> None:
         """Record that the system has been written, and the machine that it was trained on.
 
-        A job whose output was lost writes it again from the last state; with other code, training starts afresh.
+        A job whose output was lost writes it again from the last state; other code begins a training of its own.
         """
-        write_json(self.folder / FINISHED, {"finished": True, "code": self._code, "machine": machine or {}})
+        self.folder = self.folder.rename(self._finished)
+        write_json(self.folder / FINISHED, {"machine": machine or {}})
 
     def finished_on(self) -> dict[str, Any] | None:
         """The machine that `finish` recorded; None where no training with these settings, inputs and code finished."""
@@ -114,24 +94,6 @@ class StateFolder:
             return read_json(self.folder / FINISHED)["machine"]
         except (ArtifactError, OSError, KeyError, TypeError):
             return None
-
-    def _move_aside(self, reason: str) -> None:
-        shutil.rmtree(self._superseded, ignore_errors=True)
-        self.folder.rename(self._superseded)
-        self.folder.mkdir()
-        log.info("%s: training starts afresh, the old state is in %s", reason, self._superseded)
-
-    def _exchange(self) -> None:
-        """Go back to the states that were moved aside last, which are of these settings and inputs."""
-        self._superseded.rename(self._exchanged)
-        self.folder.rename(self._superseded)
-        self._exchanged.rename(self.folder)
-        log.info("settings or inputs are again those of an older state; the other one is in %s", self._superseded)
-
-    def _finish_exchange(self) -> None:
-        """Complete an `_exchange` that was interrupted."""
-        if self._exchanged.exists():
-            self._exchanged.rename(self._superseded if self.folder.exists() else self.folder)
 
     def save(self, step: int, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Write a state: tensors and JSON-like values; older ones beyond the last two are removed."""

@@ -155,7 +155,7 @@ def test_killed_ten_times_in_a_row(family, words_of, straight, counted, tmp_path
         at = (number * 22) + chance.randrange(1, 20)
         assert job.until(at), job.log
         assert job.end(signal.SIGKILL) == -signal.SIGKILL
-        states = sorted(int(path.stem.split("-")[1]) for path in (tmp_path / "state").glob("step-*.json"))
+        states = sorted(int(path.stem.split("-")[1]) for path in (tmp_path / "state").glob("*/step-*.json"))
         # Nothing that was saved is lost: at most the updates since the last state.
         assert not states or states[-1] >= at - at % LONG["save_every"] - LONG["save_every"]
     last = Job(family, words)
@@ -212,7 +212,7 @@ def test_killed_while_a_state_is_written(family, words_of, straight, counted, tm
         assert "cannot be used" not in job.log
     last = Job(family, words)
     assert last.end() == 0, last.log
-    assert not list((tmp_path / "state").glob(".*.partial"))
+    assert not list((tmp_path / "state").glob("*/.*.partial"))
     equal = same(tmp_path, straight(family))
     for _ in moments:
         counted(f"SIGKILL of {family} while a state is written", equal)
@@ -243,7 +243,7 @@ def test_damaged_states(how, ending, all_of_them, words_of, straight, counted, t
     job = Job(family, words)
     assert job.until(100)
     job.end(signal.SIGKILL)
-    states = sorted((tmp_path / "state").glob(f"step-*.{ending}"))
+    states = sorted((tmp_path / "state").glob(f"*/step-*.{ending}"))
     assert len(states) == 2
     older = int(states[0].stem.split("-")[1])
     for path in states if all_of_them else states[1:]:

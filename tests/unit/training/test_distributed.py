@@ -285,18 +285,19 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
 IN_FLOAT64 = """
 import importlib, os, sys, torch
 from workflow_src import jobs
-from workflow_src.stages import train as job
-from workflow_src.training import dev
+from workflow_src.training import dev, loop
 
 torch.set_default_dtype(torch.float64)
 dev.BATCH, dev.BATCH_TOKENS = 3, 60
-plain = job.Trainer
+plain = loop.Trainer
 
-def make(model, *words, **more):
-    words = [word.double() if isinstance(word, torch.nn.Module) else word for word in words]
-    return plain(model.double(), *words, **more)
+def make(task, *words, **more):
+    task.model.double()
+    if task.frozen is not None:
+        task.frozen.double()
+    return plain(task, *words, **more)
 
-job.Trainer = make
+loop.Trainer = make
 stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
 jobs.start(stage.run, stage.Inputs)
 """

@@ -1,4 +1,4 @@
-"""Training state: the last two are kept, what is damaged is passed over, what is another's is moved aside."""
+"""Training state: the last two are kept, what is damaged is passed over, and what is another's is not loaded."""
 
 import json
 import logging
@@ -33,13 +33,18 @@ def folder(tmp_path):
     states = StateFolder(tmp_path / "state", "mine")
     for step in (10, 20, 30):
         states.save(step, tensors(step), {"step": step, "history": [{"x": 0.1}]})
-    return tmp_path / "state"
+    return states.folder
+
+
+@pytest.fixture
+def parent(folder):
+    return folder.parent
 
 
 def test_the_last_two_are_kept_and_the_newest_is_loaded(folder):
     names = [f"step-{step:09d}.{ending}" for step in (20, 30) for ending in ("json", "safetensors")]
-    assert sorted(path.name for path in folder.iterdir()) == ["fingerprint.json", *names]
-    loaded, values = StateFolder(folder, "mine").load()
+    assert sorted(path.name for path in folder.iterdir()) == names
+    loaded, values = StateFolder(folder.parent, "mine").load()
     assert values == {"step": 30, "history": [{"x": 0.1}]}
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors(30).items())
 
@@ -84,7 +89,7 @@ def damage(folder, step, how):
 def test_a_damaged_newest_state_falls_back_to_the_older_one(folder, how, caplog):
     damage(folder, 30, how)
     with caplog.at_level(logging.WARNING, "continuum"):
-        loaded, values = StateFolder(folder, "mine").load()
+        loaded, values = StateFolder(folder.parent, "mine").load()
     assert values["step"] == 20 and torch.equal(loaded["model.a"], tensors(20)["model.a"])
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(f"warning: training state {folder}/step-000000030.safetensors cannot be used (")
@@ -94,7 +99,7 @@ def test_a_damaged_newest_state_falls_back_to_the_older_one(folder, how, caplog)
 def test_tensors_without_their_record_do_not_count(folder, caplog):
     """A job killed between the two files: nothing is wrong, so nothing is said."""
     (folder / "step-000000030.json").unlink()
-    assert StateFolder(folder, "mine").load()[1]["step"] == 20
+    assert StateFolder(folder.parent, "mine").load()[1]["step"] == 20
     assert not caplog.records
 
 
@@ -102,89 +107,83 @@ def test_tensors_without_their_record_do_not_count(folder, caplog):
 def test_when_all_are_damaged_training_starts_afresh_and_new_states_stay(folder, how):
     for step in (20, 30):
         damage(folder, step, how)
-    states = StateFolder(folder, "mine")
+    states = StateFolder(folder.parent, "mine")
     assert states.load() is None
     for step in (10, 20):
         states.save(step, tensors(step), {"step": step})
         # Damaged states of later steps must not push out the ones saved now.
-        assert StateFolder(folder, "mine").load()[1]["step"] == step
+        assert StateFolder(folder.parent, "mine").load()[1]["step"] == step
     assert len(list(folder.glob("step-*.safetensors"))) == 2
 
 
 def test_a_saved_state_is_loaded_after_a_fall_back(folder):
     damage(folder, 30, "flipped bit")
-    states = StateFolder(folder, "mine")
+    states = StateFolder(folder.parent, "mine")
     states.load()
     states.save(25, tensors(25), {"step": 25})
-    assert StateFolder(folder, "mine").load()[1]["step"] == 25
+    assert StateFolder(folder.parent, "mine").load()[1]["step"] == 25
 
 
-def test_state_of_another_fingerprint_is_moved_aside(folder):
-    states = StateFolder(folder, "another")
+def test_another_identity_has_a_folder_of_its_own_and_going_back_goes_on(parent):
+    states = StateFolder(parent, "another")
     assert states.load() is None
-    superseded = folder.with_name("state.superseded")
-    assert StateFolder(superseded, "mine").load()[1]["step"] == 30
     states.save(5, tensors(5), {"step": 5})
-    # A second change replaces what was set aside first.
-    assert StateFolder(folder, "third").load() is None
-    assert StateFolder(superseded, "another").load()[1]["step"] == 5
+    assert StateFolder(parent, "mine").load()[1]["step"] == 30
+    assert StateFolder(parent, "another").load()[1]["step"] == 5
 
 
-def test_going_back_to_older_settings_goes_on_with_their_states(folder, caplog):
-    states = StateFolder(folder, "another")
-    states.save(5, tensors(5), {"step": 5})
+def test_of_other_identities_the_one_that_was_used_last_is_kept_and_older_ones_are_counted(parent, caplog):
+    """A disk does not fill, and files of a user beside the folders stay."""
+    (parent / "notes").mkdir()
+    (parent / "notes.txt").write_text("mine")
+    StateFolder(parent, "second").save(5, tensors(5), {"step": 5})
     with caplog.at_level("INFO", "continuum"):
-        assert StateFolder(folder, "mine").load()[1]["step"] == 30
-    assert "settings or inputs are again those of an older state" in caplog.text
-    assert StateFolder(folder, "another").load()[1]["step"] == 5
+        StateFolder(parent, "third").save(6, tensors(6), {"step": 6})
+    assert "removed 1 folders" in caplog.text and str(parent) in caplog.text
+    assert StateFolder(parent, "second").load()[1]["step"] == 5
+    assert StateFolder(parent, "third").load()[1]["step"] == 6
+    assert StateFolder(parent, "mine").load() is None
+    assert (parent / "notes.txt").exists() and (parent / "notes").exists()
 
 
-@pytest.mark.parametrize("done", [1, 2], ids=["after the first renaming", "after the second"])
-def test_an_exchange_that_was_killed_loses_nothing(folder, done):
-    StateFolder(folder, "another").save(5, tensors(5), {"step": 5})
-    superseded, exchanged = (folder.with_name(f"state.{ending}") for ending in ("superseded", "exchanged"))
-    superseded.rename(exchanged)
-    if done == 2:
-        folder.rename(superseded)
-    assert StateFolder(folder, "mine").load()[1]["step"] == 30
-    assert StateFolder(folder, "another").load()[1]["step"] == 5 and not exchanged.exists()
+def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_same_code_alone(parent, monkeypatch):
+    StateFolder(parent, "mine").finish()
+    assert StateFolder(parent, "mine").load()[1]["step"] == 30
+    with monkeypatch.context() as edited:
+        edited.setattr(state, "code_digest", lambda: "e" * 64)
+        assert StateFolder(parent, "mine").load() is None
+    assert StateFolder(parent, "mine").load()[1]["step"] == 30
 
 
-def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_same_code(folder, monkeypatch):
-    StateFolder(folder, "mine").finish()
-    assert StateFolder(folder, "mine").load()[1]["step"] == 30
-    monkeypatch.setattr(state, "code_digest", lambda: "edited")
-    assert StateFolder(folder, "mine").load() is None
-    assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
+def test_a_training_that_has_not_finished_goes_on_with_edited_code(parent, monkeypatch):
+    monkeypatch.setattr(state, "code_digest", lambda: "e" * 64)
+    assert StateFolder(parent, "mine").load()[1]["step"] == 30
 
 
-def test_code_that_was_edited_while_a_training_ran_is_other_code(folder, monkeypatch):
-    running = StateFolder(folder, "mine")
-    monkeypatch.setattr(state, "code_digest", lambda: "edited")
+def test_code_that_was_edited_while_a_training_ran_is_other_code(parent, monkeypatch):
+    running = StateFolder(parent, "mine")
+    monkeypatch.setattr(state, "code_digest", lambda: "e" * 64)
     running.finish()
-    assert StateFolder(folder, "mine").load() is None
+    assert StateFolder(parent, "mine").load() is None
 
 
-def test_nothing_is_given_up_for_an_older_state_of_other_code(folder, monkeypatch):
-    StateFolder(folder, "mine").finish()
-    StateFolder(folder, "another").save(5, tensors(5), {"step": 5})
-    monkeypatch.setattr(state, "code_digest", lambda: "edited")
-    assert StateFolder(folder, "mine").load() is None
-    assert StateFolder(folder, "another").load()[1]["step"] == 5
-
-
-def test_what_a_training_was_done_on_is_kept(folder):
-    states = StateFolder(folder, "mine")
+def test_what_a_training_was_done_on_is_kept(parent):
+    states = StateFolder(parent, "mine")
     assert states.finished_on() is None
     states.finish({"device": "cuda:0"})
-    assert StateFolder(folder, "mine").finished_on() == {"device": "cuda:0"}
+    assert StateFolder(parent, "mine").finished_on() == {"device": "cuda:0"}
 
 
-def test_what_a_training_was_done_on_is_forgotten_where_a_part_of_it_is_done_again(folder):
-    states = StateFolder(folder, "mine")
+def test_what_a_training_was_done_on_is_forgotten_where_a_part_of_it_is_done_again(folder, parent):
+    states = StateFolder(parent, "mine")
     states.finish({"device": "cuda:0"})
-    damage(folder, 30, "truncated")
+    damage(states.folder, 30, "truncated")
     assert states.load()[1]["step"] == 20 and states.finished_on() is None
+
+
+def test_states_of_another_format_are_not_loaded(parent, monkeypatch):
+    monkeypatch.setattr(state, "FORMAT", FORMAT + 1)
+    assert StateFolder(parent, "mine").load() is None
 
 
 def test_a_lock_of_another_user_is_reported_in_a_sentence(tmp_path, monkeypatch):
@@ -212,14 +211,14 @@ def holder(folder):
     started = []
 
     def start(seconds: float) -> subprocess.Popen:
-        words = [sys.executable, "-c", HOLDER, str(folder), str(seconds)]
+        words = [sys.executable, "-c", HOLDER, str(folder.parent), str(seconds)]
         running = subprocess.Popen(words, cwd=Path(state.__file__).parents[2], stdout=subprocess.PIPE, text=True)
         started.append(running)
         assert running.stdout.readline() == "mine\n"
         return running
 
     # What the fixture `folder` holds is this process's; the other one must get it first.
-    _let_go(folder)
+    _let_go(folder.parent)
     yield start
     for running in started:
         running.kill()
@@ -235,46 +234,27 @@ def test_one_process_at_a_time_has_the_folder(folder, holder, monkeypatch):
     monkeypatch.setattr(state, "WAIT", 0.2)
     before = sorted(folder.iterdir())
     with pytest.raises(ArtifactError) as refused:
-        StateFolder(folder, "another")
-    assert refused.value.path == str(folder) and f"process {running.pid} on " in refused.value.problem
-    assert refused.value.fix.endswith(f"delete {folder.resolve()}.lock")
+        StateFolder(folder.parent, "another")
+    assert refused.value.path == str(folder.parent) and f"process {running.pid} on " in refused.value.problem
+    assert refused.value.fix.endswith(f"delete {folder.parent.resolve()}.lock")
     assert sorted(folder.iterdir()) == before
     running.kill()
     running.wait()
-    assert StateFolder(folder, "mine").load()[1]["step"] == 30
+    assert StateFolder(folder.parent, "mine").load()[1]["step"] == 30
 
 
 def test_one_that_is_about_to_end_is_waited_for(folder, holder, caplog):
     running = holder(3)
     with caplog.at_level("INFO", "continuum"):
-        assert StateFolder(folder, "mine").load()[1]["step"] == 30
+        assert StateFolder(folder.parent, "mine").load()[1]["step"] == 30
     assert f"waiting for process {running.pid} on " in caplog.text and running.wait(10) == 0
-
-
-@pytest.mark.parametrize("content", [None, "", "[1]", json.dumps({"fingerprint": "other", "format": FORMAT})])
-def test_states_whose_owner_is_unknown_are_not_loaded(folder, content):
-    if content is None:
-        (folder / "fingerprint.json").unlink()
-    else:
-        (folder / "fingerprint.json").write_text(content)
-    assert StateFolder(folder, "mine").load() is None
-    assert (folder.with_name("state.superseded") / "step-000000030.json").exists()
-
-
-def test_states_of_another_format_are_refused_and_stay(folder):
-    (folder / "fingerprint.json").write_text(json.dumps({"fingerprint": "mine", "format": FORMAT + 1}))
-    before = sorted(folder.iterdir())
-    with pytest.raises(ArtifactError) as refused:
-        StateFolder(folder, "mine")
-    assert refused.value.path == str(folder) and refused.value.fix == f"delete {folder} to train anew"
-    assert sorted(folder.iterdir()) == before
 
 
 def test_what_a_killed_save_left_is_removed_by_the_next(folder):
     partial = folder / ".step-000000040.safetensors.abc.partial"
     partial.write_bytes(b"x" * 1000)
-    StateFolder(folder, "mine").save(40, tensors(40), {"step": 40})
-    assert not partial.exists() and len(list(folder.iterdir())) == 5
+    StateFolder(folder.parent, "mine").save(40, tensors(40), {"step": 40})
+    assert not partial.exists() and len(list(folder.iterdir())) == 4
 
 
 def _trained(steps, optimiser=None, model=None):
