@@ -210,7 +210,7 @@ def padded(batch: Batch, padding: int = 3) -> Batch:
 
 
 def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None, roles=None) -> TrainingContext:
-    return TrainingContext(step, total, torch.Generator().manual_seed(seed), frozen, roles or {})
+    return TrainingContext(step, total, seed, frozen, roles or {})
 
 
 def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:

@@ -199,7 +199,7 @@ def test_every_family_takes_an_update(family, precision):
     critic = copy.deepcopy(transformer()).float().to(runtime.device).eval().requires_grad_(False)
     roles = {"energy": critic} if "energy" in registry.families()[family].needs else {}
     batch = pairs([3, 9, 1, 6], [4, 5, 2, 7]).to(runtime.device)
-    context = TrainingContext(90, 100, runtime.generator(1), frozen, roles)
+    context = TrainingContext(90, 100, 1, frozen, roles)
     with runtime.autocast():
         terms = build_objective(family, settings)(model, batch, context)
     terms.loss.backward()

@@ -19,7 +19,7 @@ from workflow_src.runtime.device import choose, on_cpu, on_device
 from workflow_src.searches.ctc_beam.slots import ROOM, rows_of_tensors
 from workflow_src.training import update
 from workflow_src.training.update import Part, Task, Updater
-from workflow_src.types import TrainingContext, values_on_cpu
+from workflow_src.types import values_on_cpu
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("\n## ")[0]
@@ -142,15 +142,3 @@ def test_a_batch_on_a_device_is_read_on_the_cpu_without_a_wait():
     with counted() as counts:
         assert values_on_cpu(on_gpu.target_lengths + 1).tolist() == [3, 1, 8]
     assert counts["synchronisations"] == 1
-
-
-def test_numbers_that_the_cpu_reads_are_of_the_update():
-    """Of its seed and its number alone, so that a training that goes on draws the same; of the CPU's own generator."""
-
-    def drawn(seed, step):
-        return torch.rand(3, generator=TrainingContext(step, 9, torch.Generator("cuda").manual_seed(seed)).numbers)
-
-    assert torch.equal(drawn(1, 4), drawn(1, 4))
-    assert not torch.equal(drawn(1, 4), drawn(1, 5)) and not torch.equal(drawn(1, 4), drawn(2, 4))
-    generator = torch.Generator().manual_seed(1)
-    assert TrainingContext(4, 9, generator).numbers is generator

@@ -152,21 +152,17 @@ class LossTerms:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingContext:
-    """Arguments of an objective beside model and batch: progress, random numbers and frozen models."""
+    """Arguments of an objective beside model and batch: progress, a seed and frozen models.
+
+    The seed is that of the update: random numbers follow from it and from a sentence's row (`losses/draws.py`).
+    """
 
     step: int
     total_steps: int
-    generator: torch.Generator
+    seed: int
     frozen: Any = None
     # Models in the roles that the family needs beside its base, by role.
     roles: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @property
-    def numbers(self) -> torch.Generator:
-        """A generator on the CPU: `generator` where it is there, else a new one, seeded from it and the step."""
-        if self.generator.device.type == "cpu":
-            return self.generator
-        return torch.Generator().manual_seed((self.generator.initial_seed() + self.step) % 2**63)
 
     @property
     def progress(self) -> float:

@@ -49,7 +49,7 @@ def relaxed_energy_loss(
     The energy of a sentence is  sum_t -O2(z_t) . log p(. | O1(z_<t), x), z_t the network's logits over words.
     """
     memory, count = model.encode(batch.source), batch.num_target_tokens
-    keys = sentence_keys(batch, context.numbers) if draws(config) else None
+    keys = sentence_keys(batch, context.seed) if draws(config) else None
     energy = relaxed_energy(config, model, memory, context.roles[ENERGY], batch, keys)
     length, exact = length_loss(model.length, memory, batch)
     figures = {

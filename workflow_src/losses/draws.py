@@ -1,13 +1,15 @@
 """Random numbers of each sentence by itself: neither padding nor the rest of the batch changes them.
 
-A batch takes one number from the generator. A sentence's numbers follow from it and from the sentence's row in the
-corpus, position by position, by the finaliser of SplitMix64 (Steele, Lea & Flood 2014) in integer arithmetic.
+A sentence's numbers follow from a seed and from the sentence's row in the corpus, position by position, by the
+finaliser of SplitMix64 (Steele, Lea & Flood 2014) in integer arithmetic. First weights and dropout alone are drawn from
+PyTorch's own generators, which a training seeds at its start and for each part of an update (`training/update.py`).
 """
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,12 +19,21 @@ GOLDEN = 0x9E3779B97F4A7C15
 FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
-def sentence_keys(batch: Batch, generator: torch.Generator) -> Tensor:
-    """A number for each sentence, (B,) int64, from one draw."""
-    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+def seed_of(*numbers: int) -> int:
+    """A seed below 2 ** 63 from numbers, such as those of a training, an update and a part of its batch."""
+    # A sequence ignores zeros at its end.
+    return int(np.random.SeedSequence((len(numbers), *numbers)).generate_state(1, np.uint64)[0] >> 1)
+
+
+def sentence_keys(batch: Batch, seed: int) -> Tensor:
+    """A number for each sentence, (B,) int64."""
     rows = torch.tensor(tuple(batch.indices or range(batch.source.size(0))), dtype=torch.int64)
-    keys = _mixed(seed + _signed(GOLDEN) * rows.to(generator.device, non_blocking=True))
-    return keys.to(batch.source.device, non_blocking=True)
+    return _mixed(seed + _signed(GOLDEN) * rows).to(batch.source.device, non_blocking=True)
+
+
+def number_of(seed: int, stream: int = 0) -> float:
+    """A number in (0, 1) that no sentence changes, from a seed; each `stream` has its own."""
+    return float(uniform(torch.tensor([seed]), (1,), stream))
 
 
 def uniform(keys: Tensor, shape: tuple[int, ...], stream: int = 0) -> Tensor:

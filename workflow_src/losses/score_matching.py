@@ -14,8 +14,12 @@ from torch import Tensor
 
 from workflow_src.decoding.latent import batch_mask, prior_of
 from workflow_src.decoding.refinement import DeltaStep, refine
+from workflow_src.losses.draws import normal, number_of, sentence_keys, uniform
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import Batch, EncoderOutput, LossTerms, Refiner, TrainingContext
+
+# Streams of random numbers: of the noise, of its scale, and of whether an own step is made.
+NOISE, SCALE, OWN_STEP = range(3)
 
 
 class RefinerInTraining(Refiner, Protocol):
@@ -57,15 +61,14 @@ def latents_and_goals(
     model: RefinerInTraining, batch: Batch, mask: Tensor, context: TrainingContext, config: ScoreMatchingConfig
 ) -> tuple[Tensor, Tensor, EncoderOutput]:
     """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
-    frozen, generator = context.frozen, context.generator
+    frozen, keys = context.frozen, sentence_keys(batch, context.seed)
     memory = frozen.encode(batch.source)
     mean, deviation = prior_of(frozen, memory, mask)
-    device = mean.device
-    noise = torch.randn(mean.shape, generator=generator, device=device)
-    scales = mean.size(0) if config.noise_scale == "sentence" else 1
-    uniform = torch.rand((scales, 1, 1), generator=generator, device=device)
-    z = mean + uniform**config.noise_power * deviation * noise
-    chance = torch.rand((), generator=context.numbers)
+    noise = normal(keys, tuple(mean.shape[1:]), NOISE).to(mean)
+    of_sentences = config.noise_scale == "sentence"
+    scale = uniform(keys, (1, 1), SCALE).to(mean) if of_sentences else number_of(context.seed, SCALE)
+    z = mean + scale**config.noise_power * deviation * noise
+    chance = number_of(context.seed, OWN_STEP)
     if context.progress >= config.pre_update_after and chance < config.pre_update_probability:
         was_training = model.training
         model.eval()

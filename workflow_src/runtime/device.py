@@ -33,9 +33,6 @@ class Runtime:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=self.dtype)
 
-    def generator(self, seed: int) -> torch.Generator:
-        return torch.Generator(self.device).manual_seed(seed)
-
     def synchronise(self) -> None:
         """Wait for the device, before a clock is read."""
         if self.device.type == "cuda":

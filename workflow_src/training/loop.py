@@ -21,7 +21,7 @@ from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.dev import Validation
-from workflow_src.training.state import StateFolder, pack_optimiser, pack_random, unpack_optimiser, unpack_random
+from workflow_src.training.state import StateFolder, pack_optimiser, unpack_optimiser
 from workflow_src.training.update import Part, Task, Updater, describe, learning_rate
 
 log = logging.getLogger("continuum")
@@ -395,7 +395,7 @@ class Trainer:
         self._check_same_weights()
         if self.states is not None:
             tensors = {f"model.{name}": tensor for name, tensor in weights_of(self.model).items()}
-            tensors |= pack_optimiser(self.updater.optimiser) | pack_random(self.updater.generator)
+            tensors |= pack_optimiser(self.updater.optimiser)
             for index, snapshot in enumerate(self.snapshots):
                 tensors |= {f"snapshot.{index}.{name}": tensor for name, tensor in snapshot.items()}
             progress.snapshots = len(self.snapshots)
@@ -425,7 +425,6 @@ class Trainer:
         self.saved = self.progress.step
         set_weights(self.model, _with_prefix(tensors, "model."), "of the training state")
         unpack_optimiser(self.updater.optimiser, tensors)
-        unpack_random(self.updater.generator, tensors)
 
     def _load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The state to go on from, in the first process; snapshots stay in it."""

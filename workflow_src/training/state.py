@@ -197,22 +197,3 @@ def unpack_optimiser(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor
             state.setdefault(int(index), {})[key] = tensor
     content["state"] = state
     optimiser.load_state_dict(content)
-
-
-def pack_random(generator: torch.Generator) -> dict[str, Tensor]:
-    """States of all random-number generators that training uses (uint8 tensors)."""
-    states = {"random.cpu": torch.get_rng_state(), "random.objective": generator.get_state()}
-    if generator.device.type == "cuda":
-        states["random.cuda"] = torch.cuda.get_rng_state(generator.device)
-    return states
-
-
-def unpack_random(generator: torch.Generator, tensors: dict[str, Tensor]) -> None:
-    """Undo `pack_random`. A state from another kind of device goes on with the generator's own seed."""
-    torch.set_rng_state(tensors["random.cpu"])
-    if tensors["random.objective"].shape == generator.get_state().shape:
-        generator.set_state(tensors["random.objective"])
-    else:
-        log.warning("warning: the state is from another kind of device; random draws differ from there on")
-    if "random.cuda" in tensors and generator.device.type == "cuda":
-        torch.cuda.set_rng_state(tensors["random.cuda"], generator.device)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import sized_number
 from workflow_src.data.batching import Lengths, Pairs, collate
+from workflow_src.losses.draws import seed_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
@@ -129,27 +130,25 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
 
 
 class Updater:
-    """Updates the weights of a task's model; holds the optimiser and the generator that objectives draw from."""
+    """Updates the weights of a task's model; holds the optimiser."""
 
     def __init__(self, task: Task):
         self.task = task
         self.optimiser = make_optimiser(task.model, task.config)
-        self.generator = task.runtime.generator(task.seed)
 
     def rehearse(self, batches: list[np.ndarray]) -> None:
         """Compute the gradients of the batches that need most memory, and drop them.
 
-        Memory for the optimiser's moments and for the gradients of other parts is taken meanwhile. Weights and the
-        random numbers of the training stay as they are. Raises OutOfMemory where memory does not suffice.
+        Memory for the optimiser's moments and for the gradients of other parts is taken meanwhile. Raises OutOfMemory
+        where memory does not suffice.
         """
-        task, device = self.task, self.task.runtime.device
+        task = self.task
         copies = (0 if self.optimiser.state else 2) + (task.parts_per_update > task.group.size)
         for rows in largest(task.corpus, batches):
-            gpus = [device] if device.type == "cuda" else []
-            with torch.random.fork_rng(gpus), self._reported("for the largest batch of this training,", rows):
+            with self._reported("for the largest batch of this training,", rows):
                 reserved = [torch.empty_like(parameter) for parameter in self._learnt() for _ in range(copies)]
                 # At the end of training, when all terms of a loss are computed.
-                self._loss_and_gradient(rows, task.max_steps - 1, task.runtime.generator(0))
+                self._loss_and_gradient(rows, task.max_steps - 1)
                 del reserved
             self.optimiser.zero_grad(set_to_none=True)
 
@@ -165,8 +164,9 @@ class Updater:
         computed = []
         for part in task.group.share(parts):
             with self._reported(f"in update {step + 1} on", part.rows):
-                self._seed_part(step, part)
-                computed.append(self._loss_and_gradient(part.rows, step, self.generator))
+                # Dropout depends on the number of a part, not on the process that computes it.
+                torch.manual_seed(seed_of(task.seed, step, part.number))
+                computed.append(self._loss_and_gradient(part.rows, step))
         gradients = [p.grad for p in self._learnt() if p.grad is not None]
         when, fix = f"while update {step + 1} was applied", "choose a smaller preset, or a device with more memory"
         with device_memory.reported_as(lambda message: (f"{when} ({message})", f"{self._fewer_tokens}, {fix}")):
@@ -176,19 +176,11 @@ class Updater:
     def _learnt(self) -> list[nn.Parameter]:
         return list(self.task.model.parameters())
 
-    def _seed_part(self, step: int, part: Part) -> None:
-        """Let random draws for a part depend on its number, not on the process that computes it."""
-        if self.task.parts_per_update > 1:
-            entropy = np.random.SeedSequence([self.task.seed, step, part.number])
-            seed = int(entropy.generate_state(1, np.uint64)[0] >> 1)
-            torch.manual_seed(seed)
-            self.generator.manual_seed(seed)
-
-    def _loss_and_gradient(self, rows: np.ndarray, step: int, generator: torch.Generator) -> tuple[int, Figures]:
+    def _loss_and_gradient(self, rows: np.ndarray, step: int) -> tuple[int, Figures]:
         """Add the gradient of the loss of pairs times its terms to `.grad`; returns the terms and figures."""
         task = self.task
         batch = collate(task.corpus, rows).to(task.runtime.device)
-        context = TrainingContext(step, task.max_steps, generator, task.frozen, task.roles)
+        context = TrainingContext(step, task.max_steps, seed_of(task.seed, step), task.frozen, task.roles)
         with task.runtime.autocast():
             terms = task.objective(task.model, batch, context)
         (terms.loss * terms.count).backward()

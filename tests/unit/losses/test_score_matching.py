@@ -11,6 +11,7 @@ from workflow_src import registry
 from workflow_src.decoding.refinement import DeltaStep, refine
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.score.model import ScoreNetwork
+from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.score_matching import cosine, latents_and_goals, score_matching
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.layers import Memory
@@ -67,11 +68,8 @@ def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delt
     frozen, mask = lvm(end_symbol=end).requires_grad_(False), positions(end)
     config = ScoreMatchingConfig(delta_steps=2, noise_power=power, noise_scale=scale, pre_update_probability=0)
     z, goal, memory = latents_and_goals(None, batch, mask, context(seed=4, frozen=frozen), config)
-    generator = torch.Generator().manual_seed(4)
     mean, deviation = frozen.prior(memory, mask)
-    noise = torch.randn(3, 5 + end, 3, generator=generator)
-    uniform = torch.rand(numbers, 1, 1, generator=generator)
-    assert torch.allclose(z, mean + uniform**power * deviation * noise, atol=1e-12)
+    noise = normal(sentence_keys(batch, 4), (5 + end, 3))
     shrunken = ((z - mean) / (deviation * noise)).flatten(1)
     assert torch.allclose(shrunken, shrunken[:, :1].expand_as(shrunken), rtol=1e-9)
     assert len({round(float(value), 9) for value in shrunken[:, 0]}) == numbers
@@ -123,8 +121,8 @@ def test_own_steps_come_only_after_their_share_of_training(frozen, batch, step, 
 def test_own_steps_have_their_probability(frozen):
     network, small = Counting(), pairs([1], [1])
     config = ScoreMatchingConfig(pre_update_probability=0.3, delta_steps=1)
-    training = context(99, frozen=frozen)
-    for _ in range(200):
+    for seed in range(200):
+        training = context(99, seed=seed, frozen=frozen)
         latents_and_goals(network, small, small.target_mask, training, config)
     assert abs(len(network.calls) / 200 - 0.3) < 0.12
 
@@ -211,13 +209,13 @@ def test_networks_trained_on_a_toy_reach_its_analytic_field(kind, updates):
         score_matching, config=ScoreMatchingConfig(noise_power=0.2, pre_update_probability=0.0)
     )
     batch = pairs([1] * 128, [1] * 128)
-    training = context(frozen=Toy().eval())
+    frozen = Toy().eval()
     optimiser = torch.optim.Adam(network.parameters(), lr=1e-2)
     for update in range(updates):
         for group in optimiser.param_groups:
             group["lr"] = 1e-2 * (1 - update / updates)
         optimiser.zero_grad()
-        objective(network, batch, training).loss.backward()
+        objective(network, batch, context(seed=update, frozen=frozen)).loss.backward()
         optimiser.step()
     z = torch.tensor([-2.5, -2.0, -1.5, -1.0, -0.5, 0.5, 1.0, 1.5, 2.0, 2.5])[:, None, None]
     memory = Toy().encode(torch.full((10, 2), 2))

@@ -54,12 +54,3 @@ def test_autocast_computes_products_in_the_precision_and_keeps_weights():
         with choose("cpu", precision).autocast():
             assert layer(x).dtype == getattr(torch, precision)
     assert layer.weight.dtype == torch.float32
-
-
-def test_generators_follow_the_seed_alone():
-    chosen = choose("cpu", "float32")
-    torch.manual_seed(3)
-    first = torch.rand(5, generator=chosen.generator(1))
-    torch.manual_seed(4)
-    assert torch.equal(first, torch.rand(5, generator=chosen.generator(1)))
-    assert not torch.equal(first, torch.rand(5, generator=chosen.generator(2)))

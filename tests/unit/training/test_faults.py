@@ -15,6 +15,7 @@ from stage_words import stage_line
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.errors import InputError, OutOfMemory
 from workflow_src.families.build import build, build_objective
+from workflow_src.losses.draws import seed_of
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device_memory import is_out_of_memory
 from workflow_src.training import update
@@ -38,12 +39,12 @@ def by_hand(trainer, model, objective, tiny, frozen, without=()):
     optimiser = torch.optim.AdamW(
         model.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=0, fused=True
     )
-    generator = torch.Generator().manual_seed(1)
     rows = (r for epoch in itertools.count() for r in epoch_batches(tiny.train, config.batch_tokens, 1, epoch))
     model.train()
     for step in range(config.max_steps):
         batch = collate(tiny.train, next(rows))
-        terms = objective(model, batch, TrainingContext(step, config.max_steps, generator, frozen))
+        torch.manual_seed(seed_of(1, step, 0))
+        terms = objective(model, batch, TrainingContext(step, config.max_steps, seed_of(1, step), frozen))
         (terms.loss * terms.count).backward()
         torch._foreach_div_([p.grad for p in model.parameters() if p.grad is not None], terms.count)
         torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm)

@@ -11,15 +11,12 @@ import pytest
 import torch
 
 from workflow_src.errors import ArtifactError
-from workflow_src.runtime.device import choose
 from workflow_src.training import state
 from workflow_src.training.state import (
     FORMAT,
     StateFolder,
     pack_optimiser,
-    pack_random,
     unpack_optimiser,
-    unpack_random,
 )
 
 
@@ -289,26 +286,3 @@ def test_a_state_before_the_first_update_has_an_empty_optimiser():
     assert pack_optimiser(optimiser) == {}
     unpack_optimiser(optimiser, {"model.x": torch.ones(1)})
     _trained(1, optimiser, model)
-
-
-def test_random_round_trip(tmp_path):
-    runtime = choose("cpu", "float32")
-    generator = runtime.generator(5)
-    torch.manual_seed(6)
-    torch.rand(3), torch.rand(4, generator=generator)
-    states = StateFolder(tmp_path, "f")
-    states.save(1, pack_random(generator), {})
-    expected = torch.randn(50), torch.randn(50, generator=generator)
-    torch.manual_seed(99)
-    fresh = runtime.generator(98)
-    unpack_random(fresh, states.load()[0])
-    assert torch.equal(torch.randn(50), expected[0]) and torch.equal(torch.randn(50, generator=fresh), expected[1])
-
-
-def test_a_state_from_another_kind_of_device_goes_on_with_a_warning(caplog):
-    """A CUDA generator's state has 16 bytes; a CPU generator cannot take it."""
-    generator = choose("cpu", "float32").generator(5)
-    packed = pack_random(generator) | {"random.objective": torch.zeros(16, dtype=torch.uint8)}
-    with caplog.at_level(logging.WARNING, "continuum"):
-        unpack_random(generator, packed)
-    assert "another kind of device" in caplog.text

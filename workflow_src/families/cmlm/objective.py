@@ -29,7 +29,7 @@ def masked_loss(
     model: MaskedLanguageModel, batch: Batch, context: TrainingContext, config: CmlmObjectiveConfig
 ) -> LossTerms:
     # On the CPU, which needs the number of masked subwords.
-    keys, lengths = sentence_keys(batch.on_cpu, context.numbers), batch.on_cpu.target_lengths
+    keys, lengths = sentence_keys(batch.on_cpu, context.seed), batch.on_cpu.target_lengths
     masked = masked_places(keys, lengths, batch.target.size(1))
     memory = model.encode(batch.source)
     loss, nll = masked_cross_entropy(model, memory, batch.target, masked, config.label_smoothing)

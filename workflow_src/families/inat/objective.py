@@ -36,7 +36,7 @@ def refinement_loss(
     """Figures: nats a subword of the target of the first and the last pass, and the mean of all; the length head's."""
     count = batch.num_target_words
     draws = config.dae_mix > 0 or config.guess == "sample"
-    keys = sentence_keys(batch, context.numbers) if draws else None
+    keys = sentence_keys(batch, context.seed) if draws else None
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.output_lengths)
     # An empty target has a position, and nothing to learn there.

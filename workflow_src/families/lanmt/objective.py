@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def elbo_loss(
     model: SourceLatentVariableModel, batch: Batch, context: TrainingContext, config: ElboConfig
 ) -> LossTerms:
-    keys = sentence_keys(batch, context.numbers)
+    keys = sentence_keys(batch, context.seed)
     memory = model.encode(batch.source)
     z, kl = sampled_latents(model, memory, batch, keys)
     positions = batch.on_cpu.target_lengths + model.extra_positions

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.losses.common import budget, cells, gaussian_kl, length_loss, smoothed_cross_entropy
-from workflow_src.losses.draws import normal
+from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
@@ -27,7 +27,7 @@ def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext
     memory = model.encode(batch.source)
     mean_p, deviation_p = model.prior(memory, mask)
     mean_q, deviation_q = model.posterior(memory, target, mask)
-    noise = torch.randn(mean_q.shape, generator=context.generator, device=mean_q.device, dtype=mean_q.dtype)
+    noise = normal(sentence_keys(batch, context.seed), tuple(mean_q.shape[1:])).to(mean_q)
     hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
     real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
     labels = target[real]

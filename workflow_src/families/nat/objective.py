@@ -36,7 +36,7 @@ def nat_loss(
     """
     count = batch.num_target_words
     draws = model.latents is not None or config.glance != "none"
-    keys = sentence_keys(batch, context.numbers) if draws else None
+    keys = sentence_keys(batch, context.seed) if draws else None
     memory = model.encode(batch.source)
     figures: dict[str, Tensor | float] = {}
     terms, z = [], None

@@ -52,7 +52,7 @@ def test_the_loss_is_the_sum_over_passes_of_every_sentence(settings):
     model, data = inat(), batch()
     config = InatObjectiveConfig(**settings)
     terms = loss(model, data, **settings)
-    keys = sentence_keys(data, context().generator)
+    keys = sentence_keys(data, 0)
     total = 0.0
     for row in range(4):
         pair, key = one(data, row), keys[row : row + 1]

@@ -30,7 +30,7 @@ def shown(model, batch: Batch, wrong_share: float = 0.5, seed: int = 0, **settin
     config = NatObjectiveConfig(**{"glance": "glat", "glance_count": "share", **settings})
     memory = model.encode(batch.source)
     slots = training_slots(model, batch)
-    keys = sentence_keys(batch, torch.Generator().manual_seed(seed))
+    keys = sentence_keys(batch, seed)
     return shown_symbols(config, model, memory, slots, None, batch.target, keys, wrong_share), slots
 
 
@@ -193,7 +193,7 @@ def test_how_many_are_shown_over_many_draws(loss):
 @torch.no_grad()
 def test_what_is_wrong_is_reported_at_the_latents_of_the_update():
     model, pairs = nat(loss="ce", latent="vae", seed=3), batch()
-    memory, keys = model.encode(pairs.source), sentence_keys(pairs, torch.Generator().manual_seed(0))
+    memory, keys = model.encode(pairs.source), sentence_keys(pairs, 0)
     slots = training_slots(model, pairs)
     config = NatObjectiveConfig(glance="glat", glance_count="share")
     actual = []
