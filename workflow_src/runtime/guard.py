@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from workflow_src.runtime import torchrun
+
 ENDING = (signal.SIGTERM, signal.SIGUSR1)
 # The process of Snakemake that runs the job, as `identity` writes it; the rules set it.
 VARIABLE = "CONTINUUM_WORKFLOW_PROCESS"
@@ -52,7 +54,8 @@ def _started(process: int) -> str:
 
 
 def watch() -> None:
-    """Turn SIGTERM and SIGUSR1 into an exit that removes partial files, and end when the workflow's process ends.
+    """Turn SIGTERM and SIGUSR1 into an exit that removes partial files, and end when the workflow's process ends, or
+    torchrun, which started this one of several processes.
 
     A stage that handles the signals itself, as training does, keeps its handlers.
     """
@@ -62,24 +65,31 @@ def watch() -> None:
                 signal.signal(number, _terminated)
         if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
             signal.signal(signal.SIGINT, _interrupted)
-    machine, process = [*os.environ.get(VARIABLE, "").split(":"), ""][:2]
+    _watch("Snakemake", os.environ.get(VARIABLE, ""))
+    if torchrun.started():
+        _watch("torchrun", identity(os.getppid()))
+
+
+def _watch(name: str, expected: str) -> None:
+    """End when the process with this identity ends, or if it has ended. Does nothing where it cannot be known."""
+    machine, process = [*expected.split(":"), ""][:2]
     try:
         if not process.isdigit() or machine != _machine():
             return
         handle = os.pidfd_open(int(process))
     except ProcessLookupError:
-        _end()
+        _end(name)
         return
     except (AttributeError, OSError):
         # Without handles of processes (not Linux) a job does not notice.
         return
     # It may have ended before, and another process may have its number now. That is unknown where processes of other
     # users are hidden.
-    if identity(int(process)) not in ("", os.environ[VARIABLE]):
+    if identity(int(process)) not in ("", expected):
         os.close(handle)
-        _end()
+        _end(name)
         return
-    threading.Thread(target=_follow, args=(handle,), daemon=True).start()
+    threading.Thread(target=_follow, args=(name, handle), daemon=True).start()
 
 
 def _terminated(number: int, _: FrameType | None) -> None:
@@ -99,16 +109,16 @@ def _ignore_further() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _follow(handle: int) -> None:
+def _follow(name: str, handle: int) -> None:
     """Wait until the process ends, in a thread of its own."""
     waiting = select.poll()
     waiting.register(handle, select.POLLIN)
     waiting.poll()
-    _end()
+    _end(name)
 
 
-def _end() -> None:
-    log.error("error: Snakemake, which started this job, has ended; the job ends too, so that it does not run twice.")
+def _end(name: str) -> None:
+    log.error("error: %s, which started this job, has ended; the job ends too, so that it does not run twice.", name)
     os.kill(os.getpid(), signal.SIGTERM)
 
 

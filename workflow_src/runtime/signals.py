@@ -7,10 +7,7 @@ No torch here: every stage imports these errors.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -79,13 +76,3 @@ class Preemption:
             yield
         finally:
             self._interruptible = False
-
-
-def die_with_parent() -> None:
-    """Get SIGTERM when the process that started this one ends, however it ends (Linux; elsewhere nothing)."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGTERM))
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)

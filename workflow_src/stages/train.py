@@ -23,7 +23,6 @@ from workflow_src.records.atomic import sha256
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import import_object
 from workflow_src.runtime import torchrun
-from workflow_src.runtime.signals import die_with_parent
 from workflow_src.spec import Family, compared
 
 if TYPE_CHECKING:
@@ -105,7 +104,6 @@ def run(inputs: Inputs) -> str | None:
     family = inputs.settings.family
     if not torchrun.started():
         return _count(family, inputs) if family.fit else _train(family, inputs, inputs.machine.device, Group())
-    die_with_parent()
     set_threads(max(1, inputs.machine.threads // torchrun.local_size()))
     group = processes.Processes()
     device = own_device(inputs.machine.device, group)

@@ -105,6 +105,35 @@ def test_a_number_of_another_machine_says_nothing(job):
     running.communicate()
 
 
+ORPHAN = """
+import os, signal, sys, time
+from workflow_src.runtime import guard
+
+signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"told"), os._exit(0)))
+reading, writing = os.pipe()
+if os.fork():
+    # Killed as soon as the other one watches.
+    os.read(reading, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+guard.watch()
+os.write(writing, b"x")
+for _ in range(int(sys.argv[1])):
+    time.sleep(0.1)
+os.write(1, b"alone")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no handles of processes")
+@pytest.mark.parametrize(("processes", "tenths", "said"), [("2", 300, "told"), ("1", 10, "alone")])
+def test_one_of_several_processes_ends_with_torchrun(processes, tenths, said):
+    """Snakemake may live on. A job of one process does not ask who started it."""
+    environment = {k: v for k, v in os.environ.items() if k != guard.VARIABLE}
+    environment |= {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": processes, "PYTHONPATH": str(PROJECT)}
+    words = [sys.executable, "-c", ORPHAN, str(tenths)]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, said)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_terminated_job_leaves_nothing_half_written(job, tmp_path, number):
     running = job(None)
@@ -118,8 +147,8 @@ def test_a_job_goes_on_where_nobody_may_look_at_processes_of_others(monkeypatch)
     identity = guard.identity()
     ended = []
     monkeypatch.setenv(guard.VARIABLE, identity)
-    monkeypatch.setattr(guard, "_end", lambda: ended.append(True))
-    monkeypatch.setattr(guard, "_follow", lambda handle: os.close(handle))
+    monkeypatch.setattr(guard, "_end", lambda name: ended.append(name))
+    monkeypatch.setattr(guard, "_follow", lambda name, handle: os.close(handle))
     monkeypatch.setattr(guard, "identity", lambda process=None: "")
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGUSR1)
     guard.watch()

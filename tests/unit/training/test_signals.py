@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -184,22 +182,3 @@ def test_what_was_ignored_stays_ignored():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-ORPHAN = """
-import os, signal, sys, time
-from workflow_src.runtime.signals import die_with_parent
-
-signal.signal(signal.SIGTERM, lambda *_: (os.write(1, b"told"), os._exit(0)))
-if os.fork():
-    time.sleep(0.5)
-    os.kill(os.getpid(), signal.SIGKILL)
-die_with_parent()
-time.sleep(60)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux signals children")
-def test_a_process_whose_parent_is_killed_is_signalled():
-    done = subprocess.run([sys.executable, "-c", ORPHAN], capture_output=True, text=True, timeout=30)
-    assert (done.returncode, done.stdout) == (-signal.SIGKILL, "told")
