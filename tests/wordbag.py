@@ -33,20 +33,16 @@ class Settings(SearchSettings):
     stretch: Annotated[float, Option(tune=(0.5, 1.0), part="-stretch{:g}")] = Field(1.0, gt=0, description="of lengths")
 
 
-def weights(model, vocabulary):
-    return {"output": model.dim * vocabulary}
-
-
 FAMILY = Family(
     name="wordbag", title="Bag of words", model=Model, objective=Objective,
     presets=Path(__file__).with_name("presets.yaml"),
     build="bagged.code:build", loss="bagged.code:loss", validation="bagged.code:validate", searches=("unrepeat",),
-    weights=weights, traits=frozenset({"bagging"}),
+    traits=frozenset({"bagging"}),
     look=Look("#a0522d", dark="#d08a5d"), order=7,
 )
 SEARCH = Search(
     name="unrepeat", title="without repetitions", settings=Settings, run="bagged.code:run", series="passes",
-    traceable=True, cost=lambda settings, weights, length: 2.0 * length * weights["model"]["output"],
+    traceable=True,
     look=Look(marker="h"),
 )
 

@@ -179,7 +179,11 @@ def _learning(family: Family) -> Faults:
             yield "has only one of files and engine", "declare both or none"
         if family.build or family.loss or family.validation or family.fit or family.presets:
             yield "has files from elsewhere", "leave out its build, presets, loss, validation and fit"
+        if family.weights is None:
+            yield "has no weights", "name a function that counts those in its files"
         return
+    if family.weights is not None:
+        yield "declares weights, which are counted where it is built", "leave them out"
     if family.build is None:
         yield "has no build", "name one"
     if family.fit is not None:

@@ -16,10 +16,12 @@ from stage_server import python_module
 from titles import DELTA
 
 from workflow_src import registry
+from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import operations_a_position, parameters
+from workflow_src.config.costs import Sizes, vocabulary_size
 from workflow_src.config.plan import shown_plan
 from workflow_src.config.resources import Requests
+from workflow_src.config.rules import rule_table
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
@@ -78,7 +80,12 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     assert rows["bag", "unrepeat-2"] == ["teacher", "beam-4"]
     assert jobs(plan)["train_wordbag"] == 1
     bag = plan.system("bag")
-    assert parameters(bag, 100, True) > 0 and operations_a_position(bag, plan) > 0
+    table, sizes = rule_table(plan), Sizes(600, 12.0)
+    operations = Operations(plan, sizes)
+    # Embeddings and the projection onto the vocabulary, of width 8.
+    assert operations.parameters(bag) > 2 * 8 * vocabulary_size(plan)
+    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
+        assert operations.of(table[rule].work(plan, {"system": "bag", "search": search}, sizes)) > 0
     requests = Requests(plan, gpu=False)
     for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
         wildcards = type("Wildcards", (), {"system": "bag", "search": search})()

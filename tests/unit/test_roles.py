@@ -20,9 +20,10 @@ from refusals import fields_of
 from stage_server import pytest_command
 
 from workflow_src import registry
+from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import parameters, parts, weights_of
-from workflow_src.config.resources import Requests
+from workflow_src.config.costs import Sizes, vocabulary_size
+from workflow_src.config.rules import Work
 from workflow_src.data.subwords import Subwords
 from workflow_src.declarations import check
 from workflow_src.errors import ArtifactError, ConfigError, DeclarationError
@@ -150,12 +151,14 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
     assert system.filled == {"critic": "teacher"} and ("teacher", 1) in plan.trained
     # The weights in a role are an input of training; its settings are as without.
     assert "critic" not in plan.settings_training("marked")
-    assert parts(system, 100)["output"] == 8 * 102
+    operations = Operations(plan, Sizes(600, 12.0))
+    # Embeddings of words, with both symbols, and of positions; the output and its bias.
+    words, positions = vocabulary_size(plan) + 2, teacher_positions()
+    assert operations.parameters(system) == 8 * (words + positions) + 9 * words
+    # The critic scores the 12 words that the network's product gives, and so it does in training.
     (decode,) = plan.loaded.decodes
-    weights = weights_of(plan, system, decode.values)
-    assert weights["critic"] == parts(plan.system("teacher"), 300) and weights["model"] == parts(system, 300)
-    own, teacher = (4 * parameters(plan.system(name), 300, True) / 1e6 for name in ("marked", "teacher"))
-    assert Requests(plan, gpu=False)._weights_mb("marked") == pytest.approx(own + teacher)
+    own, scoring = 2 * 8 * 12 * words, operations.of(Work("teacher", 12.0))
+    assert operations.of(Work("marked", 12.0, searches=(decode.values,))) == pytest.approx(own + scoring)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +203,6 @@ def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(packag
     plan = led(init_from="marked")
     system = plan.system("led")
     assert system.filled == {"critic": "teacher"} and system.served_with == {} and ("teacher", 1) in plan.trained
-    (decode,) = plan.loaded.decodes
-    assert set(weights_of(plan, system, decode.values)) == {"model"}
     assert plan.system("marked").served_with == {"critic": "teacher"}
 
 

@@ -14,8 +14,10 @@ from conftest import PROJECT, dry_run
 from counted_jobs import jobs
 
 from workflow_src import registry
+from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.costs import operations_a_position
+from workflow_src.config.costs import Sizes
+from workflow_src.config.rules import Work
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
@@ -97,7 +99,10 @@ def test_the_family_is_planned(parallel):
     names = [decode.name for decode in plan.loaded.decodes if decode.system == "parallel"]
     assert names == ["all-at-once", "all-at-once-longer0.1", "chosen"]
     assert jobs(plan)["train_parallel"] == 1 and jobs(plan)["choose_settings"] == 1
-    assert operations_a_position(plan.system("parallel"), plan) > 0
+    operations = Operations(plan, Sizes(600, 12.0))
+    decode = next(decode for decode in plan.loaded.decodes if decode.system == "parallel")
+    trained, decoded = Work("parallel", 12.0, training=True), Work("parallel", 12.0, searches=(decode.values,))
+    assert operations.of(trained) > operations.of(decoded) > 0
     process = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
     assert process.returncode == 0 and re.search(r"^train_parallel +1$", process.stdout + process.stderr, re.MULTILINE)
 

@@ -1,6 +1,6 @@
 """How fast one core of this machine trains and decodes: measured once, and kept in `work/`.
 
-A rate is floating-point operations a second, as `config/costs.py` counts them. `workflow_src/training/calibrate.py`
+A rate is floating-point operations a second, of matrix products. `workflow_src/training/calibrate.py`
 measures in a process of its own, so that planning stays without torch.
 """
 
@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 
 from workflow_src.config.files import PROJECT
-from workflow_src.config.rules import Work
 from workflow_src.errors import InputError
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.provenance import installed_version, processor
@@ -22,7 +21,7 @@ from workflow_src.records.provenance import installed_version, processor
 # Approximate seconds of measuring, without the start of the process.
 SECONDS = 8.0
 FILE = Path("work/calibration.json")
-FORMAT = 3
+FORMAT = 4
 # More cores than these in other processes are worth a word.
 NOTABLE_LOAD = 0.25
 LEAVE_OUT = "leave hours out: continuum estimate --no-calibration"
@@ -39,12 +38,9 @@ class Rates:
     other_load: float = 0.0
 
 
-def core_hours(rates: Rates, work: Work) -> float | None:
-    """Hours of one core, with the start of the job; None where the operations are not known."""
-    if work.operations is None:
-        return None
-    rate = rates.training if work.training else rates.decoding
-    return (rates.start + work.operations / rate) / 3600
+def core_hours(rates: Rates, operations: float, training: bool) -> float:
+    """Hours of one core, with the start of the job."""
+    return (rates.start + operations / (rates.training if training else rates.decoding)) / 3600
 
 
 def load_warning(rates: Rates) -> str:

@@ -1,8 +1,9 @@
 """The plan of an experiment, the jobs that Snakemake would run: by stage and system, with reasons, hours and memory.
 
 Snakemake alone decides what runs: its graph of jobs is read here, with its reasons and its records of files. Nothing is
-run. Hours of a job are those that the same job took before, where its settings are the same, else its operations by a
-rate: of one core, as it was measured (`calibration.py`), and of one GPU, within a range (`config/costs.py`).
+run. Hours of a job are those that the same job took before, where its settings are the same, else its operations
+(`operations.py`) by a rate: of one core, as it was measured (`calibration.py`), and of one GPU, within a range
+(`config/costs.py`).
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import networkx as nx
 from workflow_src.cli.calibration import Rates, calibrate, core_hours, load_warning, saved_rates
 from workflow_src.cli.changes import changes
 from workflow_src.cli.configuration import settings_of
+from workflow_src.cli.operations import Operations
 from workflow_src.cli.sizes import CountedSizes, automatic, disk_bytes, numbered, read_encoded, sizes
 from workflow_src.config import Plan
-from workflow_src.config.costs import parameters, updates, vocabulary_size
+from workflow_src.config.costs import gpu_rates, updates, vocabulary_size
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.rules import STAGES, Rule, Work, rule_of, rule_table
@@ -69,7 +71,8 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of a job that would run: its work with networks, hours of a GPU, at least and at most, and hours of a core.
+    """Of a job that would run: its work with networks, hours of a GPU, at least and at most, hours of a core, and
+    floating-point operations.
 
     None where it has none, or none that is known.
     """
@@ -77,6 +80,7 @@ class Cost:
     work: Work | None = None
     gpu_hours: tuple[float, float] | None = None
     core_hours: float | None = None
+    operations: float | None = None
 
 
 def total(numbers: Iterable[float | None]) -> float | None:
@@ -120,7 +124,7 @@ class Node:
 
     @property
     def operations(self) -> float | None:
-        return total(work.operations for work in self.work)
+        return total(cost.operations for cost in self.costs)
 
     @property
     def tokens(self) -> float | None:
@@ -219,8 +223,12 @@ def overview(request: Request) -> Overview:
         if request.measure == "anew" or (request.measure == "once" and not has_gpu and rates is None):
             rates = calibrate()
         durations = {} if request.pairs or request.length else _durations(jobs)
-        counting = _Counting(counted, counted_sizes, rates, has_gpu, durations) if counted else None
+        operations = Operations(counted, counted_sizes) if counted else None
+        counting = _Counting(operations, counted_sizes, rates, has_gpu, durations) if operations else None
         nodes, graph = _nodes(jobs, plan, counting, request.everything)
+        disk = disk_bytes(operations, counted_sizes) if operations else None
+        if operations:
+            operations.keep()
     names = (*plan.loaded.systems, *(node.system for node in nodes.values() if node.system))
     working = [cost for node in nodes.values() for cost in node.costs if cost.work]
     all_took = bool(working) and all(cost.core_hours is not None for cost in working)
@@ -238,7 +246,7 @@ def overview(request: Request) -> Overview:
         jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
         auto=tuple(settings),
         vocabulary_size=vocabulary_size(counted) if counted else None,
-        disk=disk_bytes(counted, counted_sizes) if counted else None,
+        disk=disk,
         after=_after(plan),
     )
 
@@ -282,9 +290,10 @@ def _graph_of(request: Request) -> Iterator[tuple[list[GraphJob], Plan]]:
 
 @dataclasses.dataclass(frozen=True)
 class _Counting:
-    """What costs are counted with; `plan` has numbers in place of auto. `durations`: of jobs that ran before."""
+    """What costs are counted with; the plan of `operations` has numbers in place of auto. `durations`: of jobs that ran
+    before."""
 
-    plan: Plan
+    operations: Operations
     sizes: CountedSizes
     rates: Rates | None
     has_gpu: bool
@@ -292,14 +301,18 @@ class _Counting:
 
 
 def _cost(counting: _Counting, rule: Rule, job: GraphJob) -> Cost:
-    work = rule.work(counting.plan, job.wildcards, counting.sizes) if rule.work else None
-    gpu_hours = work.gpu_hours(counting.plan) if work else None
+    plan = counting.operations.plan
+    work = rule.work(plan, job.wildcards, counting.sizes) if rule.work else None
+    operations = counting.operations.of(work) if work else None
     duration = counting.durations.get(_alike(job))
-    if duration is None:
-        return Cost(work, gpu_hours, core_hours(counting.rates, work) if work and counting.rates else None)
-    if counting.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
-        return Cost(work, (duration[0] * gpu_count / 3600,) * 2)
-    return Cost(work, gpu_hours, duration[1] / 3600)
+    if duration and counting.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
+        return Cost(work, (duration[0] * gpu_count / 3600,) * 2, operations=operations)
+    gpu_hours = hours = None
+    if work and operations is not None:
+        low, high = gpu_rates(plan.system(work.system), work.training)
+        gpu_hours = operations / high / 3600, operations / low / 3600
+        hours = core_hours(counting.rates, operations, work.training) if counting.rates else None
+    return Cost(work, gpu_hours, duration[1] / 3600 if duration else hours, operations)
 
 
 def _subject(job: GraphJob, rule: Rule) -> Key:
@@ -337,9 +350,9 @@ def _nodes(
             if counting:
                 node.costs.append(_cost(counting, rules[job], job))
             if counting and node.stage == "train":
-                system, vocabulary = counting.plan.system(node.system), vocabulary_size(counting.plan)
+                system = counting.operations.plan.system(node.system)
                 node.updates = updates(system)
-                node.parameters = parameters(system, vocabulary, plan.recipe.subwords.joint)
+                node.parameters = counting.operations.parameters(system)
         if job.runs:
             anew = {subjects[other] for other, files in makers.items() if job.reason.updated_input_run & files}
             node.reasons.update(_reasons(job, rules[job].settings, [nodes[other] for other in keys if other in anew]))

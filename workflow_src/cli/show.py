@@ -102,7 +102,7 @@ def facts(overview: Overview) -> Iterator[str]:
             f"Settings that are auto come to about: updates {updates}; "
             f"{overview.vocabulary_size:,} subwords in the vocabulary."
         )
-    if any(work.operations is None for work in overview.all.work):
+    if any(work.tokens is None for work in overview.all.work):
         yield "Distillation is not counted: the number of training pairs is not known; give --pairs."
 
 

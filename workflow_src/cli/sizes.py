@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from workflow_src.cli.operations import Operations
 from workflow_src.cli.texts import first_pairs, subword_lengths
-from workflow_src.config.costs import Sizes, parameters, sentence_length, sized, training_pairs, vocabulary_size
+from workflow_src.config.costs import Sizes, sentence_length, sized, training_pairs
 from workflow_src.config.datasets import GroupSplit
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
@@ -164,21 +165,19 @@ def numbered(plan: Plan, sizes: Sizes) -> Plan:
     return sized(plan, sizes)
 
 
-def disk_bytes(plan: Plan, sizes: Sizes) -> float:
+def disk_bytes(operations: Operations, sizes: Sizes) -> float:
     """Bytes: texts (raw, normalised, distilled), arrays, and for each system its weights, bundle and training state.
 
     Weights of models made elsewhere are taken to be in float32.
     """
-    subwords = plan.recipe.subwords
-    texts = 0.0
+    plan, texts = operations.plan, 0.0
     if sizes.pairs:
         characters = sizes.pairs * sizes.length * BYTES_A_SUBWORD
         texts = characters * (4 + len(plan.distilled)) + len(plan.texts) * sizes.pairs * 2 * sizes.length * 4
-    models = 4.0 * sum(parameters(plan.system(name), vocabulary_size(plan), subwords.joint) for name, _ in plan.imports)
+    models = 4.0 * sum(operations.parameters(plan.system(name)) for name, _ in plan.imports)
     for system in plan.loaded.systems.values():
-        weights = 4.0 * parameters(system, vocabulary_size(plan), subwords.joint)
-        frozen_systems = map(plan.system, system.served_with.values())
-        frozen = 4.0 * sum(parameters(other, vocabulary_size(plan), subwords.joint) for other in frozen_systems)
+        weights = 4.0 * operations.parameters(system)
+        frozen = 4.0 * sum(operations.parameters(plan.system(name)) for name in system.served_with.values())
         averaged = system.training.average_last if system.training.keep == "average" else 1
         # Final weights, the bundle (with other roles), two states of weights and two moments, and validated weights.
         models += (2 * weights + frozen + 2 * 3 * weights + averaged * weights) * sum(

@@ -23,16 +23,17 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.config.costs import (
-    WIDE,
     Sizes,
+    feed_forward,
     gpu_rates,
     layers,
-    parameters,
+    most_weights,
     raw_pairs,
     sentence_length,
     sized,
     training_pairs,
     vocabulary_size,
+    width,
 )
 from workflow_src.config.plan import Plan
 from workflow_src.config.rules import (
@@ -49,6 +50,7 @@ from workflow_src.config.rules import (
     text_of,
 )
 from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.registry import search_of
 
 # Pairs where neither the dataset, the configuration nor the size of the user's own texts says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -173,18 +175,33 @@ class Requests:
 
     def _minutes(self, work: Work, thread_rate: float) -> float:
         """Twice the minutes of work at the lowest rate."""
-        assert work.operations is not None, "the number of pairs is known or assumed"
         rate = gpu_rates(self.plan.system(work.system), work.training)[0] if self.gpu else thread_rate
-        return 2 * work.operations / rate / 60
+        return 2 * self._operations(work) / rate / 60
+
+    def _operations(self, work: Work) -> float:
+        """Operations of work, rather too many: 6 for each weight and position in training, 2 for each pass of the
+        system's networks in a search, and for each hypothesis that others score."""
+        assert work.tokens is not None, "the number of pairs is known or assumed"
+        system = self.plan.system(work.system)
+        roles = system.filled if work.training else system.served_with
+        own = sum(map(self._weights, (work.system, *roles.values())))
+        if work.training:
+            return 6 * work.tokens * own
+        others = sum(map(self._weights, work.others))
+        read = [
+            settings.most_passes() * own + search_of(settings).width(settings) * others for settings in work.searches
+        ]
+        return 2 * work.tokens * ((sum(read) if work.every else max(read)) if read else own)
+
+    def _weights(self, name: str) -> float:
+        """Weights of a system, rather too many."""
+        system = self.plan.system(name)
+        return most_weights(system.family, system.model, vocabulary_size(self.plan))
 
     def _weights_mb(self, name: str, copies: int = 1) -> float:
         """Megabytes of a system's weights in float32, and once those of the systems it works in or with."""
-        subwords = self.plan.recipe.subwords
-        system = self.plan.system(name)
-        weights = parameters(system, vocabulary_size(self.plan), subwords.joint)
-        frozen_systems = map(self.plan.system, system.filled.values())
-        frozen = sum(parameters(other, vocabulary_size(self.plan), subwords.joint) for other in frozen_systems)
-        return 4 * (copies * weights + frozen) / 1e6
+        frozen = sum(map(self._weights, self.plan.system(name).filled.values()))
+        return 4 * (copies * self._weights(name) + frozen) / 1e6
 
     def _training(self, work: Work) -> tuple[float, float]:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
@@ -199,7 +216,9 @@ class Requests:
         activations_mb = 0.0
         if not self.gpu:
             positions = training.batch_tokens / training.accumulate
-            activations_mb = 4 * positions * layers(system) * (24 * model.dim + 6 * _feed_forward(model)) / 1e6
+            systems = [system, *map(self.plan.system, system.filled.values())]
+            depth = sum(layers(each.family, each.model) for each in systems)
+            activations_mb = 4 * positions * depth * (24 * model.dim + 6 * feed_forward(model)) / 1e6
         minutes = self._minutes(work, THREAD_TRAINING * runtime.training_threads) / (runtime.devices * runtime.nodes)
         # Every process of a node has weights of its own; positions are shared out.
         return runtime.devices * process_mb + activations_mb / runtime.nodes, STARTING_MINUTES + minutes
@@ -208,21 +227,11 @@ class Requests:
         """Scores of all subwords at every position, twice, and the layers' values at every position."""
         system = self.plan.system(work.system)
         vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
-        width = 2 * vocabulary + 40 * _width(system.model) + 8 * _feed_forward(system.model)
-        return 4 * work.hypotheses * 2 * self.sizes.length * width / 1e6
+        values = 2 * vocabulary + 40 * width(system.model) + 8 * feed_forward(system.model)
+        return 4 * work.hypotheses * 2 * self.sizes.length * values / 1e6
 
 
 def _values(wildcards: Any) -> dict[str, str]:
     """Wildcards that requests depend on, by name."""
     values = {name: getattr(wildcards, name, None) for name in WILDCARDS}
     return {name: str(value) for name, value in values.items() if value}
-
-
-def _feed_forward(model: Any) -> int:
-    """Width of a model's feed-forward layers; four times its width where its settings have none."""
-    return getattr(model, "feed_forward", 4 * _width(model))
-
-
-def _width(model: Any) -> int:
-    """Width of a model, or a usual one where its settings have none, as those of models made elsewhere."""
-    return getattr(model, "dim", WIDE)

@@ -12,17 +12,13 @@ from collections.abc import Callable, Mapping
 
 from workflow_src.config.costs import (
     Sizes,
-    decode_operations,
-    decoding_operations,
-    gpu_rates,
     held_out,
-    operations_a_position,
-    scoring_operations,
     updates,
     widest,
 )
 from workflow_src.config.plan import Plan
 from workflow_src.registry import engines, families, metrics, search_of
+from workflow_src.spec import SearchSettings
 
 # Titles of stages in the order of the flow. Rules that a user adds are stages of their own, after these.
 STAGES = {
@@ -49,23 +45,20 @@ STARTING_MINUTES = 15
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """What a job computes with networks: floating-point operations, None where the number of pairs is not known."""
+    """What a job computes with networks: it trains a system, decodes with it, or scores with it.
+
+    `tokens` are target positions, with padding in training; None where the number of pairs is not known. A decode has
+    the settings of its search, or several that dev chooses from: the job takes one of these, or with `every` each.
+    `hypotheses` are in memory at once, and so are the systems `others` beside `system`.
+    """
 
     system: str
-    training: bool
-    operations: float | None
-    # Target positions, with padding in training.
-    tokens: float | None = None
-    # Hypotheses that are in memory at once, and systems beside `system` that are.
+    tokens: float | None
+    training: bool = False
+    searches: tuple[SearchSettings, ...] = ()
+    every: bool = False
     hypotheses: float = 0
     others: tuple[str, ...] = ()
-
-    def gpu_hours(self, plan: Plan) -> tuple[float, float] | None:
-        """Hours of one GPU, at least and at most; None where the operations are not known."""
-        if self.operations is None:
-            return None
-        low, high = gpu_rates(plan.system(self.system), self.training)
-        return self.operations / high / 3600, self.operations / low / 3600
 
 
 def text_of(wildcards: Mapping[str, str]) -> str:
@@ -78,40 +71,41 @@ WorkOf = Callable[[Plan, Mapping[str, str], Sizes], Work]
 
 def training(plan: Plan, wildcards: Mapping[str, str], _sizes: Sizes) -> Work:
     system = plan.system(wildcards["system"])
-    tokens = updates(system) * system.training.batch_tokens
-    return Work(system.name, True, tokens * operations_a_position(system, plan), tokens)
+    return Work(system.name, updates(system) * system.training.batch_tokens, training=True)
 
 
 def distillation(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work:
     """A shard of the translations of a text by a teacher."""
     teacher, settings = wildcards["teacher"], plan.distillation(wildcards["teacher"])
-    search, all_sentences = settings.search_settings(), sizes.sentences(text_of(wildcards))
+    search = settings.search_settings()
     hypotheses = settings.batch * search_of(search).width(search)
-    if not all_sentences:
-        return Work(teacher, False, None, hypotheses=hypotheses)
-    sentences = all_sentences / int(wildcards.get("shards", 1))
-    operations = decoding_operations(plan, plan.system(teacher), search, sentences, sizes.length)
-    return Work(teacher, False, operations, sentences * sizes.length, hypotheses)
+    tokens = _tokens(sizes.sentences(text_of(wildcards)), wildcards, sizes)
+    return Work(teacher, tokens, searches=(search,), hypotheses=hypotheses)
 
 
 def scoring(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work:
     """A shard of the training pairs, each scored in one parallel pass."""
     name = wildcards["system"]
-    batch = plan.likelihood(name).batch
-    if not sizes.pairs:
-        return Work(name, False, None, hypotheses=batch)
-    pairs = sizes.pairs / int(wildcards.get("shards", 1))
-    operations = scoring_operations(plan, plan.system(name), pairs, sizes.length)
-    return Work(name, False, operations, pairs * sizes.length, batch)
+    return Work(name, _tokens(sizes.pairs, wildcards, sizes), hypotheses=plan.likelihood(name).batch)
 
 
 def decoding(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes, chooses: bool = False) -> Work:
     """A split or one of its shards; with `chooses`, dev with every combination of settings."""
     decode = plan.decode(wildcards["system"], wildcards["search"])
-    sentences = held_out(plan, wildcards.get("split", "dev")) / int(wildcards.get("shards", 1))
-    operations = decode_operations(plan, decode, sentences, sizes.length, tried=chooses)
-    others = tuple(plan.systems_in_roles(decode).values())
-    return Work(decode.system, False, operations, hypotheses=decode.batch * widest(decode), others=others)
+    tokens = _tokens(held_out(plan, wildcards.get("split", "dev")), wildcards, sizes)
+    return Work(
+        decode.system,
+        tokens,
+        searches=tuple(decode.combinations),
+        every=chooses,
+        hypotheses=decode.batch * widest(decode),
+        others=tuple(plan.systems_in_roles(decode).values()),
+    )
+
+
+def _tokens(sentences: int | None, wildcards: Mapping[str, str], sizes: Sizes) -> float | None:
+    """Target subwords of a shard of so many sentences."""
+    return sentences / int(wildcards.get("shards", 1)) * sizes.length if sentences else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings, roles and costs that several searches share. No torch here."""
+"""Settings and roles that several searches share. No torch here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import MODEL, Option, Search, SearchSettings, Weights
+from workflow_src.spec import Option, Search, SearchSettings
 
 # Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs.
 RESCORER, LM = "rescorer", "language_model"
@@ -20,7 +20,9 @@ LENGTH_COUNTS = ("lengths", "length_beam")
 COUNTS = (*LENGTH_COUNTS, "iterations")
 
 # Each is declared here and nowhere else; `part` is part of names of files.
-Steps = Annotated[int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True)]
+Steps = Annotated[
+    int, Field(4, ge=0, description="refinement steps"), Option(required=True, part="-{}", always=True, passes=True)
+]
 StepSize = Annotated[
     float,
     Field(1.0, gt=0, allow_inf_nan=False, description="factor of the direction that is added to the latents"),
@@ -93,17 +95,6 @@ class RefinementSettings(SearchSettings):
     stop_threshold: StopThreshold
 
 
-def prior_and_decoder(weights: Weights) -> float:
-    """Operations for a position of one candidate without steps: prior, decoder and output, without the encoder."""
-    model = weights[MODEL]
-    return 2.0 * (model["prior"] + model["decoder"] + model["output"])
-
-
-def refinement_cost(weights: Weights, steps: int, step: float, length: float) -> float:
-    """Operations for a sentence: encoder, prior and decoder once, and `steps` of `step` operations for a position."""
-    return length * (2.0 * weights[MODEL]["encoder"] + prior_and_decoder(weights) + steps * step)
-
-
 def refinement_label(title: str) -> Callable[[RefinementSettings], str]:
     """A label such as `delta, L = 4`."""
     return lambda settings: f"{title}, L = {settings.steps}"
@@ -113,12 +104,6 @@ def varies(settings: RefinementSettings) -> str | None:
     """Why a search by steps is no fixed function of its source; None where it is."""
     stops = [name for name in settings.named("stop") if getattr(settings, name)]
     return f"with {stops[0]}" if stops else None
-
-
-def ranking_weights(weights: Weights, outputs: int) -> float:
-    """Weights of the rescorer for a source and its `outputs`, which ranking multiplies with; 0 without a rescorer."""
-    rescorer = weights.get(RESCORER)
-    return rescorer["encoder"] + outputs * (rescorer["decoder"] + rescorer["output"]) if rescorer else 0.0
 
 
 def without_roles(settings: SearchSettings) -> dict[str, Any]:

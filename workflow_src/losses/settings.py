@@ -1,14 +1,13 @@
-"""Settings of objectives that several families share, and what their training costs. No torch here."""
+"""Settings of objectives that several families share. No torch here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import BASE, MODEL, Frozen, Weights
+from workflow_src.spec import Frozen
 
 
 class CrossEntropyConfig(Frozen):
@@ -28,12 +27,6 @@ class RelaxedEnergyConfig(Frozen):
     input_operator: Operator = Field("SX", description="from logits to what the energy's decoder reads (O1)")
     output_operator: Operator = Field("ST", description="from logits to what the energy's predictions score (O2)")
     length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
-
-
-def relaxed_energy_cost(network: Mapping[str, float], scorer: Mapping[str, float]) -> float:
-    """Operations for a position: the network's update; the energy forward, and back to the distributions it reads."""
-    # Distributions are read by a product with the embeddings, as large as the output projection.
-    return 6.0 * sum(network.values()) + 2.0 * scorer["encoder"] + 4.0 * (scorer["decoder"] + 2 * scorer["output"])
 
 
 class Budget(Frozen):
@@ -70,15 +63,3 @@ class ScoreMatchingConfig(Frozen):
     pre_update_probability: float = Field(0.5, ge=0, le=1, description="chance of one own step before the goal")
     pre_update_after: float = Field(0.5, ge=0, le=1, description="share of training before own steps begin")
     step_size: float = Field(1.0, gt=0)
-
-
-def score_matching_cost(objective: ScoreMatchingConfig, weights: Weights, learning: float, moving: float) -> float:
-    """Operations for a position: the goal, delta steps of the frozen base; then the network.
-
-    `learning` are operations for each of the network's weights in an update, `moving` those of one own step.
-    """
-    base, network = weights[BASE], weights[MODEL]["network"]
-    delta = base["decoder"] + base["output"] + base["posterior"]
-    goal = 2.0 * (base["encoder"] + base["prior"] + objective.delta_steps * delta)
-    own_steps = objective.pre_update_probability * (1 - objective.pre_update_after)
-    return goal + (learning + moving * own_steps) * network

@@ -1,4 +1,4 @@
-"""Sizes that Transformer stacks have, and weights of their layers and of LSTMs. No torch here."""
+"""Sizes that Transformer stacks have. No torch here."""
 
 from __future__ import annotations
 
@@ -38,28 +38,3 @@ class RefinerConfig(StackConfig):
     start: Literal["decoder", "random"] = Field(
         "decoder", description="first weights: the decoder's of the base, or random ones as in the authors' code"
     )
-
-
-def encoder_layer(model: StackConfig) -> int:
-    """Weights of one encoder layer: query, key, value and output of attention; two linear layers."""
-    return 4 * model.dim * model.dim + 2 * model.dim * model.feed_forward
-
-
-def decoder_layer(model: StackConfig) -> int:
-    """Weights of one decoder layer: those of an encoder layer, and attention to the source."""
-    return encoder_layer(model) + 4 * model.dim * model.dim
-
-
-def refiner_weights(model: RefinerConfig, outputs: int) -> dict[str, int]:
-    """Weights of a network from latents to `outputs` values a position."""
-    return {"network": model.layers * decoder_layer(model) + model.latent_dim * model.dim + outputs * model.dim}
-
-
-def lstm_weights(inputs: int, dim: int) -> int:
-    """Weights of the matrix products of one LSTM layer in one direction."""
-    return 4 * dim * (inputs + dim)
-
-
-def bidirectional_weights(inputs: int, dim: int, layers: int) -> int:
-    """Weights of the matrix products of `layers` bidirectional layers."""
-    return 2 * (lstm_weights(inputs, dim) + (layers - 1) * lstm_weights(2 * dim, dim))

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from workflow_src import registry
+from workflow_src.config.costs import most_weights
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
 from workflow_src.data.subwords import Subwords
@@ -153,10 +154,10 @@ def check_weights(folder: Path, description: Description) -> None:
         settings: Any = checked(declared.model, network.model, place, AGAIN)
         if declared.imported:
             continue
-        # A plug-in's network may use a weight several times, but not so often.
-        needed = sum(declared.weights(settings, network.sizes.target).values())
+        # A network may use a weight several times, but not so often.
+        needed = most_weights(declared, settings, network.sizes.target)
         if needed > 1000 * path.stat().st_size:
-            raise ArtifactError(place, f"describes {needed:,} weights, and {network.weights} is too small", AGAIN)
+            raise ArtifactError(place, f"describes {needed:,.0f} weights, and {network.weights} is too small", AGAIN)
 
 
 def _check_plugins(folder: Path, description: Description) -> None:

@@ -51,10 +51,6 @@ class Look:
     dark: str | None = None
 
 
-# Weights of matrix products by part, of every network that a search or a training works with, by role.
-Weights = Mapping[str, Mapping[str, float]]
-
-
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
@@ -77,7 +73,6 @@ class Search:
 
     settings    a class of its own
     run         (networks by role, source (B, S), settings, scored, trace) -> Hypotheses
-    cost        (settings, Weights by role, length) -> operations for a sentence
     needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
                 settings with `Option(role=…)` name systems for others
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
@@ -93,7 +88,7 @@ class Search:
                 analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
     origins     (networks by role, source (B, S), settings, outputs of each sentence) -> for each of these outputs the
                 source position that each subword was read off; None: it does not know
-    step_cost   (Weights by role) -> operations of such a step for one position
+    even_steps  every step of its series takes the same time, so that reports say how long
     traceable   it can give the translation after every step of its series
     families    families that it decodes beside those which name it
     series      the setting that curves run over
@@ -114,7 +109,6 @@ class Search:
     title: Title
     settings: type[SearchSettings]
     run: Code
-    cost: Callable[[Any, Weights, float], float]
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
     step: Code | None = None
     program: Code | None = None
@@ -124,7 +118,7 @@ class Search:
     varies: Callable[[Any], str | None] = lambda _settings: None
     at_lengths: Code | None = None
     origins: Code | None = None
-    step_cost: Callable[[Weights], float] | None = None
+    even_steps: bool = False
     traceable: bool = False
     families: tuple[str, ...] = ()
     series: str | None = None
@@ -171,12 +165,10 @@ class Family:
                     the user's files by the names that they have in a bundle. The rule import_model makes the bundle
     engine          for these models: name of the engine that computes them; its `open` reads the bundle
     searches        names of searches, the first is the default
-    weights         (model settings, vocabulary) -> weights of matrix products by part; "output" is the projection onto
-                    the vocabulary
-    repeats         (model settings) -> times that parts are computed for a source position, 1 for those left out
-    layers          (model settings) -> layers that a training update goes through; None: guessed from the weights
-    training_cost   (objective settings, Weights with "model" and roles) -> operations for a position of an update;
-                    None: 6 for each weight
+    weights         (model settings) -> weights of the parts "encoder", "decoder" and "output", the projection onto the
+                    vocabulary; for models made elsewhere
+    layers          (model settings) -> layers that a training update goes through, each as often as it is computed,
+                    which requests to clusters follow; None: the sum of the settings whose names end in "layers"
     needs           roles of other systems; a configuration fills the role "base" by its setting `base`, others by
                     `roles`. They are frozen; objectives find the base in `context.frozen`, others in `context.roles`
     symbols         symbols that it adds to the vocabulary, such as "mask": the ids after those of the subwords of the
@@ -204,7 +196,6 @@ class Family:
     title: Title
     model: type[Frozen]
     objective: type[Frozen]
-    weights: Callable[[Any, int], dict[str, int]]
     presets: FilePath | None = None
     build: Code | None = None
     loss: Code | None = None
@@ -213,9 +204,8 @@ class Family:
     files: Callable[[Any], Mapping[str, Path]] | None = None
     engine: str | None = None
     searches: tuple[str, ...] = ()
-    repeats: Callable[[Any], Mapping[str, float]] | None = None
-    layers: Callable[[Any], int] | None = None
-    training_cost: Callable[[Any, Weights], float] | None = None
+    weights: Callable[[Any], Mapping[str, int]] | None = None
+    layers: Callable[[Any], float] | None = None
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[Identifier, ...] = ()

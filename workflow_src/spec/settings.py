@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +29,7 @@ class Option:
     stop      adaptive stopping; tables show mean steps
     ranks     it ranks finished candidates: graphs of engines do not depend on it
     holds     the hypotheses that are held for a sentence grow with it, and the memory with them
+    passes    networks compute every position as many times, and the time that is requested of a cluster grows with it
     within_vocabulary  it is never more than the vocabulary has subwords, as a beam is
     only_with  a setting; where that is None or 0, this one has no effect
     """
@@ -44,6 +46,7 @@ class Option:
     stop: bool = False
     ranks: bool = False
     holds: bool = False
+    passes: bool = False
     within_vocabulary: bool = False
     only_with: str | None = None
 
@@ -91,6 +94,10 @@ class SearchSettings(Frozen):
     @classmethod
     def default(cls, name: str) -> Any:
         return cls.model_fields[name].get_default(call_default_factory=True)
+
+    def most_passes(self) -> int:
+        """How often networks compute every position, about."""
+        return math.prod(max(1, getattr(self, name)) for name in self.named("passes"))
 
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
         """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.

@@ -27,14 +27,16 @@ from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Protocol,
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import default_engine, engines, families, fill, searches
+from workflow_src.registry import default_engine, engines, fill, searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files
-from workflow_src.spec import Frozen
+from workflow_src.spec import MODEL, Frozen
 
 OWN = default_engine().name
 NO_GPU = "there is no GPU here, or runtime.device is cpu; remove gpu from speed.protocols"
 ONE_THREAD = "this job has one CPU thread, which cpu-1-thread measures; on a cluster raise runtime.speed_threads"
+# Subwords of the sentence whose operations are counted.
+COUNTED_LENGTH = 20
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
 Folders = dict[str, dict[str, Path]]
 
@@ -138,23 +140,34 @@ def orders(rows: Sequence[Decode], folders: Folders, protocol: Protocol, precisi
 
 
 def operations(rows: Sequence[Decode], bundles: Mapping[str, Path]) -> dict[tuple[str, str], float]:
-    """Operations of a step at a position, by (system, search), from the sizes in the descriptions of bundles."""
+    """Operations of a step for a subword, by (system, search): what one step more adds, with networks of the sizes in
+    the descriptions of bundles."""
+    from workflow_src.training import counting
+
     counts: dict[tuple[str, str], float] = {}
     for row in rows:
         search, key = searches()[row.search], (row.system, row.search)
-        if search.step_cost is None or key in counts or row.system not in bundles:
+        if not (search.even_steps and search.series) or key in counts or row.system not in bundles:
             continue
         description = bundle.read_bundle(bundles[row.system])
         names = fill(search.needs, bundle.networks(description), bundle.roles(description))
-        counts[key] = search.step_cost({role: _weights(description.models[n]) for role, n in names.items()})
+        described = {role: description.models[name] for role, name in names.items()}
+        networks = {
+            role: counting.without_weights(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
+            for role, network in described.items()
+        }
+        sizes = described[MODEL].sizes
+        fewer, more = (
+            counting.search(
+                networks,
+                search.settings(**{search.series: search.first_value + steps}),
+                sizes.target + len(sizes.symbols),
+                COUNTED_LENGTH,
+            )
+            for steps in (0, 1)
+        )
+        counts[key] = (more - fewer) / COUNTED_LENGTH
     return counts
-
-
-def _weights(network: bundle.Network) -> dict[str, int]:
-    """Weights by part of a network that a bundle describes."""
-    family = families()[network.family]
-    vocabulary = network.sizes.target + len(network.sizes.symbols)
-    return family.weights(family.model.model_validate(network.model), vocabulary)
 
 
 def start_workers(

@@ -2,8 +2,8 @@
 
     python -m workflow_src.training.calibrate SECONDS
 
-prints {"training": …, "decoding": …, "start": …}: floating-point operations a second, as `config/costs.py` counts them,
-of the Transformer of the experiment `demo`, and seconds until its process can compute. It has random weights, and
+prints {"training": …, "decoding": …, "start": …}: floating-point operations of matrix products a second, of the
+Transformer of the experiment `demo`, and seconds until its process can compute. It has random weights, and
 sentences are random subwords. It is trained by the update of training jobs, with full batches, and translates by its
 own beam search.
 """
@@ -21,9 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src.config import Plan, load
-from workflow_src.config.costs import decoding_operations, operations_a_position, sentence_length, vocabulary_size
+from workflow_src.config.costs import sentence_length, vocabulary_size
 from workflow_src.config.files import experiment_file, read_yaml
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
@@ -51,6 +53,13 @@ def seconds_each(run: Callable[[], Any], seconds: float) -> float:
     return (time.process_time() - began) / count
 
 
+def rate(run: Callable[[], Any], seconds: float) -> float:
+    """Operations of matrix products a second of `run`."""
+    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() / seconds_each(run, seconds)
+
+
 def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     """Operations a second of updates with a full batch."""
     system, length = plan.system(SYSTEM), round(sentence_length(plan))
@@ -62,8 +71,7 @@ def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
         objective = build_objective(system.family.name, system.objective)
         runtime = choose("cpu", plan.config.runtime.precision)
         updater = Updater(Task(model.train(), objective, corpus, system.training, 1, runtime))
-        each = seconds_each(lambda: updater.update(1, [Part(np.arange(rows), 0, 0, 0)]), seconds)
-    return rows * length * operations_a_position(system, plan) / each
+        return rate(lambda: updater.update(1, [Part(np.arange(rows), 0, 0, 0)]), seconds)
 
 
 def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
@@ -75,16 +83,8 @@ def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     roles = fill(needs(settings), [(model.eval(), system.family)], {})
     ids = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (SENTENCES, length)).tolist()
     source = pad(ids, eos=True)
-    lengths: list[float] = []
-
-    def translate() -> None:
-        with torch.no_grad():
-            hypotheses = search(roles, source, settings)
-        # Random networks rarely end a sentence.
-        lengths.append(sum(len(tokens) + 1 for tokens in hypotheses.tokens) / SENTENCES)
-
-    each = seconds_each(translate, seconds)
-    return decoding_operations(plan, system, settings, SENTENCES, lengths[-1]) / each
+    with torch.no_grad():
+        return rate(lambda: search(roles, source, settings), seconds)
 
 
 def measure(seconds: float) -> dict[str, float]:

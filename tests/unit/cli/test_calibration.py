@@ -14,7 +14,6 @@ from workflow_src.cli.calibration import Rates, core_hours
 from workflow_src.cli.plan import Request, overview
 from workflow_src.cli.show import duration, facts
 from workflow_src.config.resources import gpus
-from workflow_src.config.rules import Work
 from workflow_src.errors import InputError
 from workflow_src.evaluation.speed import timing
 
@@ -29,10 +28,9 @@ def folder(tmp_path, monkeypatch):
 
 def test_hours_are_the_start_of_a_job_and_operations_by_a_rate():
     rates = Rates(**MEASURED)
-    assert core_hours(rates, Work("a", True, 3.6e12)) == pytest.approx(1 + 2 / 3600)
-    assert core_hours(rates, Work("a", False, 3.6e11)) == pytest.approx(1 + 2 / 3600)
-    assert core_hours(rates, Work("a", True, 0.0)) == pytest.approx(2 / 3600)
-    assert core_hours(rates, Work("a", False, None)) is None
+    assert core_hours(rates, 3.6e12, training=True) == pytest.approx(1 + 2 / 3600)
+    assert core_hours(rates, 3.6e11, training=False) == pytest.approx(1 + 2 / 3600)
+    assert core_hours(rates, 0.0, training=True) == pytest.approx(2 / 3600)
 
 
 def test_a_machine_is_measured_once(folder, monkeypatch, capsys):

@@ -81,4 +81,5 @@ def test_a_reader_that_leaves_early_is_no_error(words, folder):
         done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
     finally:
         os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
+    # What is said of a count that takes seconds is no error.
+    assert (done.returncode, done.stderr.removeprefix("counting operations of networks\n")) == (0, "")

@@ -7,28 +7,23 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 from configurations import read_configuration
-from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src import cli
+from workflow_src.cli import operations
 from workflow_src.cli.plan import Overview, Request, overview
 from workflow_src.cli.show import facts
 from workflow_src.cli.sizes import limit_in_words, numbered, read_encoded, sizes
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import operations_a_position, parameters, parts
+from workflow_src.config.costs import Sizes
 from workflow_src.config.files import experiment_file, experiment_names
+from workflow_src.config.rules import Work
 from workflow_src.config.sizes import AUTO
 from workflow_src.data import subwords
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, InputError, did_you_mean
-from workflow_src.families.energy.model import EnergyNetwork
-from workflow_src.families.lvm.model import LatentVariableModel
-from workflow_src.families.score.model import ScoreNetwork
-from workflow_src.families.transformer.model import Transformer
-
-VOCABULARY = 50
+from workflow_src.registry import searches
+from workflow_src.training import counting
 
 
 def estimated(*settings: str, file: str | None = None, **sizes: float) -> Overview:
@@ -45,54 +40,22 @@ def training(planned: Overview, system: str):
     return planned.nodes["train", system]
 
 
-@pytest.fixture(scope="module")
-def plan() -> Plan:
-    return Plan(load_experiment("smoke", recipe={"subwords": {"vocabulary_size": VOCABULARY}}))
-
-
-def built(plan: Plan, name: str) -> nn.Module:
-    config = plan.system(name).model
-    if name in ("score", "energy"):
-        return {"score": ScoreNetwork, "energy": EnergyNetwork}[name](config)
-    return {"teacher": Transformer, "lvm": LatentVariableModel}[name](config, VOCABULARY, VOCABULARY, True)
-
-
-@pytest.mark.parametrize("name", ["teacher", "lvm", "score", "energy"])
-def test_weights_are_those_of_the_real_model(plan, name):
-    model = built(plan, name)
-    linear = sum(
-        part.weight.numel()
-        for path, part in model.named_modules()
-        if isinstance(part, nn.Linear) and not path.startswith("length.")
-    )
-    output = 0 if name in ("score", "energy") else VOCABULARY * plan.system(name).model.dim
-    assert sum(parts(plan.system(name), VOCABULARY).values()) == linear + output
-    everything = sum(parameter.numel() for parameter in model.parameters())
-    if name != "lvm":  # its length head has a row for each position, left out on purpose
-        assert parameters(plan.system(name), VOCABULARY, True) == pytest.approx(everything, rel=0.06)
-
-
-def test_operations_of_training_a_teacher_are_what_torch_counts(plan):
-    model = built(plan, "teacher").eval()
-    source = torch.randint(4, VOCABULARY, (16, 8))
-    target = torch.randint(4, VOCABULARY, (16, 7))
-    with FlopCounterMode(display=False) as counter:
-        # The plain path, as in training: gradients are on.
-        model.logits(model.hidden(model.encode(source), target)).sum().backward()
-    counted = counter.get_total_flops() / (16 * 8)
-    # Ours leaves out attention's own products, and the counter the gradient of nothing at all.
-    assert 0.8 * counted < operations_a_position(plan.system("teacher"), plan) <= 1.001 * counted
+@pytest.fixture(autouse=True)
+def kept(tmp_path_factory, monkeypatch):
+    """Counts are kept beside all tests of this file."""
+    monkeypatch.setattr(operations, "FILE", tmp_path_factory.getbasetemp() / "operations.json")
 
 
 def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = Plan(load_experiment("wmt14"))
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
-    assert parts(plan.system("teacher"), 32000) == {"encoder": encoder, "decoder": decoder, "output": output}
     planned = estimated("experiment=wmt14")
     assert planned.training_tokens == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
     teacher = training(planned, "teacher")
-    assert teacher.operations == 6 * (encoder + decoder + output) * 8192 * 300_000
+    # Attention's own products come on top; of biases and norms, parameters have a few more.
+    by_hand = 6 * (encoder + decoder + output) * 8192 * 300_000
+    assert teacher.operations == pytest.approx(1.01 * by_hand, rel=0.02)
+    assert teacher.parameters == pytest.approx(encoder + decoder + output, rel=0.01)
     low, high = teacher.gpu_hours
     assert high == pytest.approx(4 * low) and low == pytest.approx(teacher.operations / (312e12 * 0.4) / 3600)
 
@@ -281,6 +244,7 @@ def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
     assert training(estimated(file="mine.yaml", pairs=100), "teacher").updates == 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", experiment_names())
 def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name, tmp_path, monkeypatch):
     path = experiment_file(name)
@@ -292,3 +256,49 @@ def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(nam
     low, high = estimated(f"experiment={name}").all.gpu_hours
     command = f"`continuum estimate {name} --no-calibration`"
     assert f"# Never run; about {low:.0f} to {high:.0f} GPU-hours of one A100 ({command}).\n" in text
+
+
+def test_operations_are_counted_once_for_a_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(operations, "FILE", tmp_path / "operations.json")
+    first = estimated("experiment=smoke")
+    assert "counting operations" in capsys.readouterr().err
+    # Nothing is built: the networks are not asked for.
+    monkeypatch.setattr(operations.Operations, "_network", lambda _self, system: pytest.fail(system.name))
+    again = estimated("experiment=smoke", "seeds=[1, 2]")
+    assert again.nodes["train", "lvm"].operations == 2 * first.nodes["train", "lvm"].operations
+    content = json.loads(operations.FILE.read_text())
+    for damaged in ("{", "[]", json.dumps(content | {"code": "another"}), json.dumps(content | {"format": 0})):
+        operations.FILE.write_text(damaged)
+        with pytest.raises(pytest.fail.Exception):
+            estimated("experiment=smoke")
+
+
+def test_what_cannot_be_counted_is_named_and_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(operations, "FILE", tmp_path / "operations.json")
+
+    def fails(*_arguments):
+        raise RuntimeError("it reads a file")
+
+    monkeypatch.setattr(counting, "search", fails)
+    planned = estimated("experiment=smoke")
+    assert "it reads a file" in capsys.readouterr().err
+    assert planned.nodes["translate", "lvm"].gpu_hours is None and training(planned, "lvm").gpu_hours[0] > 0
+
+
+def test_operations_of_jobs_add_up():
+    plan = Plan(load_experiment("smoke"))
+    counted = operations.Operations(plan, Sizes(600, 12.0))
+    (decode,) = (decode for decode in plan.loaded.decodes if decode.tune and "step_size" in decode.tune)
+    assert counted.of(Work("score", None, searches=decode.combinations)) is None
+    one, all_of_them = (counted.of(Work("score", 24.0, searches=decode.combinations, every=e)) for e in (False, True))
+    assert all_of_them == pytest.approx(len(decode.combinations) * one)
+    assert counted.of(Work("score", 48.0, searches=decode.combinations)) == pytest.approx(2 * one)
+    # A rescorer reads every candidate.
+    settings = searches()["latent-search"].settings(lengths=2, samples=2, steps=0, rescorer="teacher")
+    own, ranked = (
+        counted.of(Work("lvm", 12.0, searches=(settings.model_copy(update={"rescorer": rescorer}),)))
+        for rescorer in (None, "teacher")
+    )
+    assert ranked - own == counting.scoring(counted._network(plan.system("teacher")), 12, 4)

@@ -8,7 +8,6 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import load
-from workflow_src.config.costs import operations_a_position
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
@@ -147,13 +146,3 @@ def test_every_expected_figure_has_its_row():
     inat_figures = {row: figure for row, figure in loaded.config.report.expected.items() if row.startswith("inat")}
     assert set(inat_figures) <= rows and sorted(inat_figures.values()) == [25.73, 30.19]
     assert loaded.config.report.expected_convention == "intl-lowercase"
-
-
-def test_costs_count_every_pass_of_an_update():
-    """Operations of a position: 6 for each weight that is met, and 2 for what is guessed between passes."""
-    plan = Plan(load(experiment({"objective": {"passes": 3}}, {"passes": 2})))
-    model, vocabulary = plan.system("one").model, plan.recipe.subwords.vocabulary_size
-    attention, feed = 4 * model.dim**2, 2 * model.dim * model.feed_forward
-    encoder, decoder, output = attention + feed, 2 * attention + feed, vocabulary * model.dim
-    operations = 6 * (encoder + decoder + output + 2 * (decoder + output)) + 2 * 2 * output
-    assert operations_a_position(plan.system("one"), plan) == pytest.approx(operations)

@@ -8,7 +8,6 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.costs import operations_a_position, parts
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.errors import ConfigError
 
@@ -119,14 +118,6 @@ def test_what_cannot_be_is_reported_in_a_sentence(decode, changes, fields):
 def test_a_start_may_have_other_dropout_and_be_an_inference_network():
     system = plain("inference-network", init_from="engine", roles={"energy": "teacher"})
     assert loaded(engine={"model": {"dropout": 0.3}}, again=system).systems["again"].init_from == "engine"
-
-
-def test_training_costs_the_network_and_its_energy():
-    plan = Plan(loaded())
-    engine, energy = (parts(plan.system(name), plan.recipe.subwords.vocabulary_size) for name in ("engine", "teacher"))
-    # The source is read forward; words go forward and back, through the embeddings too.
-    frozen = 2 * energy["encoder"] + 4 * (energy["decoder"] + 2 * energy["output"])
-    assert operations_a_position(plan.system("engine"), plan) == 6 * sum(engine.values()) + frozen
 
 
 def test_the_grid_has_both_tables_of_operators():

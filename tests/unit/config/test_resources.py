@@ -10,13 +10,12 @@ from types import SimpleNamespace
 import pytest
 from counted_jobs import jobs
 
-from workflow_src import cli
-from workflow_src.config import Plan, costs, load_experiment
-from workflow_src.config.costs import Sizes, decode_operations, parameters, parts
+from workflow_src.cli.operations import Operations
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.costs import Sizes, most_weights, vocabulary_size
 from workflow_src.config.files import experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.config.rules import STAGES, rule_table
-from workflow_src.errors import ConfigError
 
 
 def requests_for(experiment: str = "demo", gpu: bool = False, **settings) -> Requests:
@@ -56,7 +55,7 @@ def test_settings_have_the_names_that_they_have_in_a_configuration():
 
 def test_a_rule_that_a_user_adds_asks_for_all_systems_at_once():
     requests = requests_for()
-    weights = sum(4 * parameters(s, 1000, True) / 1e6 for s in requests.plan.loaded.systems.values())
+    weights = sum(4 * most_weights(s.family, s.model, 1000) / 1e6 for s in requests.plan.loaded.systems.values())
     megabytes, minutes = of(requests, "a_rule_of_mine")
     assert megabytes > 5500 + 2 * weights and minutes == 60
 
@@ -65,8 +64,8 @@ def test_a_training_by_hand():
     # A tiny teacher of 2 + 2 layers, 1000 subwords, on one thread.
     training = {"max_steps": 600, "batch_tokens": 2000}
     requests = requests_for(runtime={"training_threads": 1}, systems={"teacher": {"training": training}})
-    encoder, decoder, output = 2 * 12 * 128**2, 2 * 16 * 128**2, 1000 * 128
-    weights = encoder + decoder + output
+    # All four layers as large as the decoder's, embeddings of both sides.
+    weights = 4 * 16 * 128**2 + 2 * 1000 * 128
     operations = 600 * 2000 * 6 * weights
     # keep: last; weights, gradients, two moments, one validated copy, and four of them in a state being written.
     weight_memory = 4 * weights * 9 / 1e6
@@ -95,27 +94,6 @@ def test_texts_of_the_user_ask_for_what_their_size_needs(ending, tmp_path):
         of(requests, "train_language_model", system="lm")[0] < of(absent, "train_language_model", system="lm")[0] / 10
     )
     assert requests.corpus_threads("normalise") == 1
-
-
-def test_weights_that_a_search_counts_and_a_family_does_not_declare(monkeypatch):
-    plan = Plan(load_experiment("smoke"))
-    decode = next(decode for decode in plan.loaded.decodes if decode.system == "teacher")
-    family = plan.system("teacher").family
-    monkeypatch.setitem(vars(family), "weights", lambda model, vocabulary: {"encoder": 1, "decoder": 1})
-    with pytest.raises(ConfigError, match="reads weights of 'output'"):
-        decode_operations(plan, decode, 10, 12.0)
-    # The command says it where the configuration is checked, not where a job is planned.
-    with pytest.raises(SystemExit, match=r"^error: systems.teacher: .*'output'"):
-        cli.main(["check", "smoke"])
-
-
-def test_parts_that_a_training_counts_and_a_family_does_not_declare(monkeypatch):
-    plan = Plan(load_experiment("smoke"))
-    costs.check(plan)
-    family = plan.system("teacher").family
-    monkeypatch.setitem(vars(family), "training_cost", lambda objective, weights: weights["critic"]["output"])
-    with pytest.raises(ConfigError, match=r"^systems.teacher: `training_cost` .*'critic'"):
-        costs.check(plan)
 
 
 def test_every_process_of_a_node_needs_memory_and_shares_the_time():
@@ -180,9 +158,13 @@ def test_a_choice_translates_dev_once_with_each_value(values):
     plan = requests_for("demo", decodes=[row]).plan
     table, sizes = rule_table(plan), Sizes(1000, 9.0)
     job = {"system": "teacher", "search": "b", "split": "dev"}
-    decoded = table["decode"].work(plan, job, sizes).operations
-    assert decoded > 0
-    assert table["choose_settings"].work(plan, job, sizes).operations == pytest.approx(len(values) * decoded)
+    work = table["choose_settings"].work(plan, job, sizes)
+    assert [settings.length_penalty for settings in work.searches] == values and work.every
+    assert not table["decode"].work(plan, job, sizes).every
+    runtime = {"longest_job": 10**9}
+    requests = requests_for("demo", decodes=[row], recipe={"limits": {"dev": 10**6}}, runtime=runtime)
+    chosen, decoded = (requests.need(rule, SimpleNamespace(**job))[1] - 15 for rule in ("choose_settings", "decode"))
+    assert chosen == pytest.approx(len(values) * decoded)
 
 
 def test_joining_shards_asks_for_little():
@@ -278,38 +260,24 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
             assert isinstance(minutes, int) and 15 <= minutes <= 1440, (rule, case, minutes)
 
 
-def test_a_latent_search_costs_its_candidates_steps_and_ranking():
-    """Against a sum by hand; and without candidates beside the prior mean's it is a prior mean."""
-    row = {"system": "score", "search": "latent-search", "steps": 2, "lengths": 3, "samples": 4}
-    prior = {"system": "lvm", "search": "prior-mean"}
-    one = row | {"steps": 0, "lengths": 1, "samples": 1, "name": "one"}
-    rows = [row, row | {"rescorer": "teacher"}, one, prior]
-    plan = requests_for("tatoeba", decodes=rows).plan
-    refined, ranked, single, mean = (decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes)
-    vocabulary = plan.recipe.subwords.vocabulary_size
-    lvm, score, teacher = (parts(plan.system(name), vocabulary) for name in ("lvm", "score", "teacher"))
-    candidate = lvm["prior"] + lvm["decoder"] + lvm["output"] + 2 * score["network"]
-    assert refined == pytest.approx(10 * 7 * 2 * (lvm["encoder"] + 12 * candidate))
-    ranking = teacher["encoder"] + 12 * (teacher["decoder"] + teacher["output"])
-    assert ranked - refined == pytest.approx(10 * 7 * 2 * ranking)
-    assert single == mean
+SMALL = ("smoke", "smoke-families", "demo")
+ALL = [pytest.param(name, marks=() if name in SMALL else pytest.mark.long) for name in experiment_names()]
 
 
-def test_one_pass_searches_count_the_prior_of_latents():
-    """Against a sum by hand: what works on slots is computed for each, the prior for each source position."""
-    rows = [
-        {"system": "ctc-plain", "search": "ctc-greedy"},
-        {"system": "ctc-vae", "search": "ctc-greedy"},
-        {"system": "ctc-vae", "search": "ctc-beam", "beam": 5},
-        {"system": "axe", "search": "argmax", "lengths": 3},
-        {"system": "axe-vae", "search": "argmax", "lengths": 3},
-    ]
-    # Nobody puts out what latents are compared with.
-    plan = requests_for("nat-grid", decodes=rows, analyses={"reordering": {"enabled": False}}).plan
-    operations = [decode_operations(plan, decode, 10, 7.0) for decode in plan.loaded.decodes]
-    vocabulary = plan.recipe.subwords.vocabulary_size
-    model = parts(plan.system("ctc-vae"), vocabulary)
-    slots = 2 * (model["decoder"] + model["output"])
-    plain, latent = 10 * 7 * 2 * (model["encoder"] + slots), 10 * 7 * 2 * (model["encoder"] + model["prior"] + slots)
-    assert model["prior"] > 0 and operations[:3] == pytest.approx([plain, latent, latent])
-    assert operations[4] - operations[3] == pytest.approx(10 * 7 * 2 * 3 * model["prior"])
+@pytest.mark.parametrize("name", ALL)
+def test_requests_suffice_for_what_is_counted_with_networks(name):
+    """Requests are made without networks; they double the work that they assume."""
+    requests = requests_for(name)
+    plan, table, sizes = requests.plan, requests.table, requests.sizes
+    operations, vocabulary = Operations(plan, sizes), vocabulary_size(plan)
+    jobs = [(system.family.training_rule, {"system": name}) for name, system in plan.loaded.systems.items()]
+    jobs += [("decode", {"system": decode.system, "search": decode.name}) for decode in plan.loaded.decodes]
+    for rule, wildcards in jobs:
+        system = plan.system(wildcards["system"])
+        if system.family.updated:
+            counted = operations.parameters(system)
+            weights = most_weights(system.family, system.model, vocabulary)
+            # Embeddings of positions, which matter in the smallest networks, and a tagger's wider output are left out.
+            assert 0.7 * counted - 20_000 < weights < 5 * counted + 2 * vocabulary * system.model.dim, system.name
+            work = table[rule].work(plan, wildcards, sizes)
+            assert 0 < operations.of(work) < 2 * requests._operations(work), (rule, wildcards)

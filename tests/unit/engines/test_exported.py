@@ -48,11 +48,10 @@ FAMILY = Family(
     name="upsampler", title="Upsampling decoder", model=Model, objective=Frozen,
     presets=Path(__file__).with_name("presets.yaml"),
     build="upsampled.code:Upsampler", loss="upsampled.code:Upsampler", validation="upsampled.code:run",
-    searches=("collapse",), weights=lambda model, vocabulary: {"output": 1}, traits=frozenset({"upsampling"}),
+    searches=("collapse",), traits=frozenset({"upsampling"}),
 )
 SEARCH = Search(
     name="collapse", title="collapse", settings=Settings, run="upsampled.code:run", program="upsampled.code:program",
-    cost=lambda settings, weights, length: 1.0,
 )
 PLUGIN = Plugin("upsampled", "1", families=(FAMILY,), searches=(SEARCH,))
 """

@@ -291,10 +291,7 @@ def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
         if measured:
             text += f" A {control} step takes {measured:.1f} times as long as a {network} step."
         if predicted:
-            text += (
-                f" Counting operations (two for each weight of the layers, heads and output projection that a step "
-                f"multiplies with; about 2 + V / (16 · layers · D)) predicts {predicted:.2f}"
-            )
+            text += f" Counting operations of matrix products predicts {predicted:.2f}"
             text += f", of which {measured / predicted:.2f} was reached." if measured else "."
     return text
 

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from workflow_src.decoding.settings import iterations_refusal, lengths_refusal
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look
 
 MASK = "mask"
@@ -43,14 +43,6 @@ def conflict(model: CmlmConfig, objective: CmlmObjectiveConfig) -> str | None:
     return None
 
 
-def weights(model: CmlmConfig, vocabulary: int) -> dict[str, int]:
-    return {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "decoder": model.layers * decoder_layer(model),
-        "output": vocabulary * model.dim,
-    }
-
-
 FAMILY = Family(
     name="cmlm",
     title="Masked language model",
@@ -61,8 +53,6 @@ FAMILY = Family(
     loss="workflow_src.families.cmlm.objective:masked_loss",
     validation="workflow_src.families.cmlm.validation:validate",
     searches=("mask-predict", "argmax"),
-    weights=weights,
-    layers=lambda model: model.encoder_layers + model.layers,
     traits=frozenset({LENGTHS, MASKED}),
     conflict=conflict,
     refuses=lambda model, _search, settings: (

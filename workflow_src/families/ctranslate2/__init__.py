@@ -52,7 +52,7 @@ FAMILY = Family(
     files=files,
     engine="ctranslate2",
     searches=("beam", "greedy"),
-    weights=lambda model, _vocabulary: weights_of(Path(model.folder) / MODEL_FILES[0]),
+    weights=lambda model: weights_of(Path(model.folder) / MODEL_FILES[0]),
     traits=frozenset({AUTOREGRESSIVE, SCORER}),
     look=Look("#8a6d3b", dark="#c9a86a"),
     order=1,

@@ -5,21 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.losses.settings import ScoreMatchingConfig, score_matching_cost
-from workflow_src.nn.settings import RefinerConfig, refiner_weights
-from workflow_src.spec import BASE, LATENT, REFINER, Family, Look, Role, Weights
+from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.nn.settings import RefinerConfig
+from workflow_src.spec import BASE, LATENT, REFINER, Family, Look, Role
 
 
 class EnergyConfig(RefinerConfig):
     energy_pooling: Literal["mean", "sum"] = Field("mean", description="how the energy pools positions")
-
-
-def weights(model: RefinerConfig, _vocabulary: int) -> dict[str, int]:
-    return refiner_weights(model, 1)
-
-
-def training_cost(objective: ScoreMatchingConfig, sizes: Weights) -> float:
-    return score_matching_cost(objective, sizes, 12.0, 4.0)
 
 
 FAMILY = Family(
@@ -32,10 +24,6 @@ FAMILY = Family(
     loss="workflow_src.losses.score_matching:score_matching",
     validation="workflow_src.families.refiners:validate",
     searches=("energy", "latent-search"),
-    weights=weights,
-    # Its own, and those of the frozen base that its goal goes through.
-    layers=lambda model: 3 * model.layers,
-    training_cost=training_cost,
     needs={BASE: Role(LATENT, agree=("dim", "latent_dim", "max_positions"))},
     traits=frozenset({REFINER}),
     start="workflow_src.families.refiners:start",

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, Field
 
 from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
-from workflow_src.spec import ITERATIVE, LENGTHS, MODEL, Family, Frozen, Look, Weights
+from workflow_src.nn.settings import StackConfig
+from workflow_src.spec import ITERATIVE, LENGTHS, Family, Frozen, Look
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
@@ -64,25 +64,6 @@ def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
     return None
 
 
-def weights(model: InatConfig, vocabulary: int) -> dict[str, int]:
-    decoder = model.layers * decoder_layer(model)
-    return {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "decoder": decoder,
-        "refiner": decoder,
-        "output": vocabulary * model.dim,
-    }
-
-
-def training_cost(objective: InatObjectiveConfig, sizes: Weights) -> float:
-    """Operations for a position: 6 for each use of a weight, and 2 for guesses between passes."""
-    network, later = sizes[MODEL], objective.passes - 1
-    learned = (
-        network["encoder"] + network["decoder"] + network["output"] + later * (network["refiner"] + network["output"])
-    )
-    return 6.0 * learned + 2.0 * later * network["output"]
-
-
 FAMILY = Family(
     name="inat",
     title="Iterative refinement, two decoders",
@@ -93,9 +74,7 @@ FAMILY = Family(
     loss="workflow_src.families.inat.objective:refinement_loss",
     validation="workflow_src.families.inat.validation:validate",
     searches=("iterative-refinement", "argmax"),
-    weights=weights,
     layers=lambda model: model.encoder_layers + PASSES * model.layers,
-    training_cost=training_cost,
     traits=frozenset({ITERATIVE, LENGTHS}),
     conflict=conflict,
     start="workflow_src.families.inat.model:start",

@@ -4,13 +4,8 @@ from pathlib import Path
 
 from workflow_src.families import cmlm
 from workflow_src.families.cmlm import CmlmConfig
-from workflow_src.losses.settings import RelaxedEnergyConfig, relaxed_energy_cost
-from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MASKED, MODEL, Family, Look, Role, Weights
-
-
-def training_cost(_objective: RelaxedEnergyConfig, sizes: Weights) -> float:
-    return relaxed_energy_cost(sizes[MODEL], sizes["energy"])
-
+from workflow_src.losses.settings import RelaxedEnergyConfig
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MASKED, Family, Look, Role
 
 FAMILY = Family(
     name="inference-network",
@@ -24,9 +19,6 @@ FAMILY = Family(
     # Training masks all subwords, as argmax does. With some unmasked, as in mask-predict, the network has only what its
     # first weights learned.
     searches=("argmax", "mask-predict"),
-    weights=cmlm.weights,
-    layers=cmlm.FAMILY.layers,
-    training_cost=training_cost,
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
     traits=frozenset({LENGTHS, MASKED}),
     refuses=cmlm.FAMILY.refuses,

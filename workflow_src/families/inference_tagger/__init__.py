@@ -4,13 +4,8 @@ from pathlib import Path
 
 from workflow_src.families import tagger
 from workflow_src.families.tagger import TaggerConfig
-from workflow_src.losses.settings import RelaxedEnergyConfig, relaxed_energy_cost
-from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MODEL, Family, Look, Role, Weights
-
-
-def training_cost(_objective: RelaxedEnergyConfig, sizes: Weights) -> float:
-    return relaxed_energy_cost(sizes[MODEL], sizes["energy"])
-
+from workflow_src.losses.settings import RelaxedEnergyConfig
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, Family, Look, Role
 
 FAMILY = Family(
     name="inference-tagger",
@@ -23,9 +18,6 @@ FAMILY = Family(
     validation="workflow_src.families.inference:validate",
     searches=("argmax",),
     refuses=tagger.FAMILY.refuses,
-    weights=tagger.weights,
-    layers=tagger.FAMILY.layers,
-    training_cost=training_cost,
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
     traits=frozenset({LENGTHS}),
     continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
 
 
@@ -38,17 +38,6 @@ class LanmtConfig(StackConfig):
     )
 
 
-def weights(model: LanmtConfig, vocabulary: int) -> dict[str, int]:
-    heads = 2 * model.dim * model.latent_dim
-    return {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "prior": heads,
-        "posterior": heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model)),
-        "decoder": model.layers * decoder_layer(model) + model.latent_dim * model.dim,
-        "output": vocabulary * model.dim,
-    }
-
-
 FAMILY = Family(
     name="lanmt",
     title="Latents of the source's length",
@@ -59,7 +48,6 @@ FAMILY = Family(
     loss="workflow_src.families.lanmt.objective:elbo_loss",
     validation="workflow_src.families.lanmt.validation:validate",
     searches=("delta", "prior-mean", "npd", "latent-search"),
-    weights=weights,
     layers=lambda model: model.encoder_layers + model.layers + 2 * model.posterior_layers,
     traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND}),
     start="workflow_src.families.lanmt.model:start",

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import BOUND, LATENT, TARGET_LATENT, Family, Look
 
 
@@ -27,18 +27,6 @@ class LvmConfig(StackConfig):
     head_scale: float = Field(0.1, gt=0, description="scale of the mean and deviation heads at the start")
 
 
-def weights(model: LvmConfig, vocabulary: int) -> dict[str, int]:
-    stack = model.layers * decoder_layer(model)
-    heads = 2 * model.dim * model.latent_dim
-    return {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "prior": stack + heads,
-        "posterior": stack + heads,
-        "decoder": stack + model.latent_dim * model.dim,
-        "output": vocabulary * model.dim,
-    }
-
-
 FAMILY = Family(
     name="lvm",
     title="Latent-variable model",
@@ -49,7 +37,6 @@ FAMILY = Family(
     loss="workflow_src.families.lvm.objective:elbo_loss",
     validation="workflow_src.families.lvm.validation:validate",
     searches=("delta", "prior-mean", "latent-search"),
-    weights=weights,
     layers=lambda model: model.encoder_layers + 3 * model.layers,
     traits=frozenset({LATENT, TARGET_LATENT, BOUND}),
     start="workflow_src.families.lvm.model:start",

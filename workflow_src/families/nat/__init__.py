@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
 from workflow_src.losses.settings import Budget
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import (
     ALIGNED,
     LATENT,
@@ -20,7 +20,6 @@ from workflow_src.spec import (
     Look,
     Search,
     SearchSettings,
-    Weights,
 )
 
 BLANK = "blank"
@@ -161,34 +160,6 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
-def weights(model: NatConfig, vocabulary: int) -> dict[str, int]:
-    counts = {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "decoder": model.layers * decoder_layer(model),
-        "output": vocabulary * model.dim,
-    }
-    if model.latent == "vae":
-        heads = 2 * model.dim * model.latent_dim
-        counts["prior"] = heads + model.latent_dim * model.dim
-        counts["posterior"] = heads + model.posterior_layers * (encoder_layer(model) + decoder_layer(model))
-    return counts
-
-
-def repeats(model: NatConfig) -> dict[str, float]:
-    """Decoder and output projection are computed for every slot."""
-    return {"decoder": model.upsample, "output": model.upsample} if model.loss == "ctc" else {}
-
-
-def training_cost(objective: NatObjectiveConfig, sizes: Weights) -> float:
-    """Operations for a position: 6 for each weight, and the additional first pass of glancing.
-
-    `random` takes that pass with CTC alone, and is counted with any loss: the loss is no setting of the objective.
-    """
-    network = sizes[MODEL]
-    glancing = 2.0 * (network["decoder"] + network["output"]) if objective.glance != "none" else 0.0
-    return 6.0 * sum(network.values()) + glancing
-
-
 def layers(model: NatConfig) -> int:
     slots = model.upsample if model.loss == "ctc" else 1
     return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
@@ -204,10 +175,7 @@ FAMILY = Family(
     loss="workflow_src.families.nat.objective:nat_loss",
     validation="workflow_src.families.nat.validation:validate",
     searches=("ctc-greedy", "ctc-beam", "argmax", "npd", "prior-mean", "delta"),
-    weights=weights,
-    repeats=repeats,
     layers=layers,
-    training_cost=training_cost,
     traits=frozenset({ALIGNED, LENGTHS, LATENT, SOURCE_LATENT, SCORER}),
     conflict=conflict,
     lacks=lacks,

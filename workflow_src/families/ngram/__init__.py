@@ -26,7 +26,6 @@ FAMILY = Family(
     presets=Path(__file__).parents[3] / "config/models/ngram.yaml",
     build="workflow_src.families.ngram.model:NgramLanguageModel",
     fit="workflow_src.families.ngram.model:fit",
-    weights=lambda _model, _vocabulary: {},
     traits=frozenset({LANGUAGE_MODEL}),
     rule="train_language_model",
     order=9,

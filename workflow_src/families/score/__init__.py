@@ -2,18 +2,9 @@
 
 from pathlib import Path
 
-from workflow_src.losses.settings import ScoreMatchingConfig, score_matching_cost
-from workflow_src.nn.settings import RefinerConfig, refiner_weights
-from workflow_src.spec import BASE, LATENT, REFINER, VECTOR_FIELD, Family, Look, Role, Weights
-
-
-def weights(model: RefinerConfig, _vocabulary: int) -> dict[str, int]:
-    return refiner_weights(model, model.latent_dim)
-
-
-def training_cost(objective: ScoreMatchingConfig, sizes: Weights) -> float:
-    return score_matching_cost(objective, sizes, 6.0, 2.0)
-
+from workflow_src.losses.settings import ScoreMatchingConfig
+from workflow_src.nn.settings import RefinerConfig
+from workflow_src.spec import BASE, LATENT, REFINER, VECTOR_FIELD, Family, Look, Role
 
 FAMILY = Family(
     name="score",
@@ -25,10 +16,6 @@ FAMILY = Family(
     loss="workflow_src.losses.score_matching:score_matching",
     validation="workflow_src.families.refiners:validate",
     searches=("score", "latent-search"),
-    weights=weights,
-    # Its own, and those of the frozen base that its goal goes through.
-    layers=lambda model: 3 * model.layers,
-    training_cost=training_cost,
     needs={BASE: Role(LATENT, agree=("dim", "latent_dim", "max_positions"))},
     traits=frozenset({REFINER, VECTOR_FIELD}),
     start="workflow_src.families.refiners:start",

@@ -6,7 +6,6 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import OnePassConfig
-from workflow_src.nn.settings import bidirectional_weights
 from workflow_src.spec import LENGTHS, Family, Frozen, Look
 
 
@@ -23,14 +22,6 @@ class TaggerConfig(Frozen):
     max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")
 
 
-def weights(model: TaggerConfig, vocabulary: int) -> dict[str, int]:
-    return {
-        "encoder": bidirectional_weights(model.embedding_dim, model.dim, model.source_layers),
-        "decoder": bidirectional_weights(2 * model.dim, model.dim, model.target_layers),
-        "output": vocabulary * 2 * model.dim,
-    }
-
-
 FAMILY = Family(
     name="tagger",
     title="BiLSTM tagger",
@@ -41,8 +32,6 @@ FAMILY = Family(
     loss="workflow_src.families.tagger.objective:tagging_loss",
     validation="workflow_src.families.tagger.validation:validate",
     searches=("argmax",),
-    weights=weights,
-    layers=lambda model: model.source_layers + model.target_layers,
     traits=frozenset({LENGTHS}),
     look=Look("#9e9d24", dark="#d4e157"),
     order=6,

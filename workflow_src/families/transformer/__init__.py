@@ -5,21 +5,13 @@ from pathlib import Path
 from pydantic import Field
 
 from workflow_src.losses.settings import CrossEntropyConfig
-from workflow_src.nn.settings import StackConfig, decoder_layer, encoder_layer
+from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import AUTOREGRESSIVE, SCORER, Family, Look
 
 
 class TransformerConfig(StackConfig):
     encoder_layers: int = Field(gt=0)
     decoder_layers: int = Field(gt=0)
-
-
-def weights(model: TransformerConfig, vocabulary: int) -> dict[str, int]:
-    return {
-        "encoder": model.encoder_layers * encoder_layer(model),
-        "decoder": model.decoder_layers * decoder_layer(model),
-        "output": vocabulary * model.dim,
-    }
 
 
 FAMILY = Family(
@@ -32,8 +24,6 @@ FAMILY = Family(
     loss="workflow_src.losses.cross_entropy:cross_entropy",
     validation="workflow_src.families.autoregressive:validate",
     searches=("beam", "greedy"),
-    weights=weights,
-    layers=lambda model: model.encoder_layers + model.decoder_layers,
     traits=frozenset({AUTOREGRESSIVE, SCORER}),
     rule="train_teacher",
     look=Look("#4d4d53", dark="#b9b9c0"),

@@ -13,15 +13,14 @@ from workflow_src.decoding.settings import (
     check_one_length,
     check_penalty,
     ranked_graph,
-    ranking_weights,
 )
-from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
 
 
 class ArgmaxSettings(SearchSettings):
     """Symbols for skipped positions are dropped; runs of the same subword go where reports remove them."""
 
-    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", length=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", length=True, holds=True, passes=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
     length_quantile: LengthQuantile
@@ -36,14 +35,6 @@ class ArgmaxSettings(SearchSettings):
         check_one_length(self.length_quantile, "lengths", self.lengths)
         check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
         return self
-
-
-def cost(settings: ArgmaxSettings, weights: Weights, length: float) -> float:
-    """Operations: the source is read once, every length is decoded, from the latents' mean if any, and read by the
-    rescorer."""
-    model = weights[MODEL]
-    total = model["encoder"] + settings.lengths * (model.get("prior", 0) + model["decoder"] + model["output"])
-    return 2.0 * length * (total + ranking_weights(weights, settings.lengths))
 
 
 def label(settings: ArgmaxSettings) -> str:
@@ -61,7 +52,6 @@ SEARCH = Search(
     program="workflow_src.searches.argmax.search:program",
     at_lengths="workflow_src.searches.argmax.search:at_lengths",
     graph=ranked_graph,
-    cost=cost,
     needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     width=lambda settings: settings.lengths,
     label=label,

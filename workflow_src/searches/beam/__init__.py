@@ -16,14 +16,13 @@ from workflow_src.spec import (
     Search,
     SearchSettings,
     Sizes,
-    Weights,
 )
 
 
 class BeamSettings(SearchSettings):
-    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
-        4, ge=1, description="hypotheses a sentence"
-    )
+    beam: Annotated[
+        int, Option(required=True, part="-{}", always=True, holds=True, passes=True, within_vocabulary=True)
+    ] = Field(4, ge=1, description="hypotheses a sentence")
     length_penalty: Annotated[float, Option(tune=(0.6, 0.8, 1.0, 1.2, 1.4), part="-penalty{:g}")] = Field(
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
     )
@@ -47,12 +46,6 @@ class BeamSettings(SearchSettings):
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
 
-def cost(settings: BeamSettings, weights: Weights, length: float) -> float:
-    """Operations: model and rescorer read the source once, and every hypothesis."""
-    networks = [weights[role] for role in (MODEL, RESCORER) if role in weights]
-    return 2.0 * length * sum(n["encoder"] + settings.beam * (n["decoder"] + n["output"]) for n in networks)
-
-
 def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:
     """Bytes of a beam: vocabulary scores and best continuations of each hypothesis, and one layer's keys and values,
     twice while they are reordered."""
@@ -74,7 +67,6 @@ SEARCH = Search(
     title="beam",
     settings=BeamSettings,
     run="workflow_src.searches.beam.search:run",
-    cost=cost,
     needs={
         MODEL: Role(AUTOREGRESSIVE),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),

@@ -5,20 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER, SCORING, ranking_weights
-from workflow_src.spec import (
-    ALIGNED,
-    LANGUAGE_MODEL,
-    MODEL,
-    SCORER,
-    Look,
-    Option,
-    Role,
-    Search,
-    SearchSettings,
-    Sizes,
-    Weights,
-)
+from workflow_src.decoding.settings import LM, RESCORER, SCORING
+from workflow_src.spec import ALIGNED, LANGUAGE_MODEL, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Sizes
 
 
 def _by(mark: str) -> Callable[[str | None], str]:
@@ -53,7 +41,7 @@ class CtcBeamSettings(SearchSettings):
         None, description="the system that ranks the prefixes at the end; none: their own scores"
     )
 
-    draws: Annotated[int, Option(part="-npd{}", holds=True)] = Field(
+    draws: Annotated[int, Option(part="-npd{}", holds=True, passes=True)] = Field(
         0,
         ge=0,
         description="draws of latents whose prefixes are ranked together; 0: the latents' mean, if any",
@@ -62,13 +50,6 @@ class CtcBeamSettings(SearchSettings):
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
     search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="seed of the draws")
-
-
-def cost(settings: CtcBeamSettings, weights: Weights, length: float) -> float:
-    """Operations of one pass, and of the rescorer for every candidate. The search over prefixes is not counted."""
-    model = weights[MODEL]
-    total = model["encoder"] + model.get("prior", 0) + max(1, settings.draws) * (model["decoder"] + model["output"])
-    return 2.0 * length * (total + ranking_weights(weights, width(settings)))
 
 
 def width(settings: CtcBeamSettings) -> int:
@@ -103,7 +84,6 @@ SEARCH = Search(
     # The graph depends on draws alone: its outputs are searched outside of it.
     graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
     logits=True,
-    cost=cost,
     needs={
         MODEL: Role(ALIGNED),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),

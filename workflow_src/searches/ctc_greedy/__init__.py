@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.spec import ALIGNED, MODEL, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import ALIGNED, MODEL, Look, Option, Role, Search, SearchSettings
 
 
 class CtcGreedySettings(SearchSettings):
@@ -15,11 +15,6 @@ class CtcGreedySettings(SearchSettings):
     )
 
 
-def cost(_settings: CtcGreedySettings, weights: Weights, length: float) -> float:
-    model = weights[MODEL]
-    return 2.0 * length * (model["encoder"] + model.get("prior", 0) + model["decoder"] + model["output"])
-
-
 SEARCH = Search(
     name="ctc-greedy",
     title="one pass",
@@ -27,7 +22,6 @@ SEARCH = Search(
     run="workflow_src.searches.ctc_greedy.search:run",
     program="workflow_src.searches.ctc_greedy.search:program",
     origins="workflow_src.searches.ctc_greedy.search:origins",
-    cost=cost,
     needs={MODEL: Role(ALIGNED)},
     look=Look(marker=">"),
 )

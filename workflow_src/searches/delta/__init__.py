@@ -8,12 +8,11 @@ from workflow_src.decoding.settings import (
     Steps,
     StopThreshold,
     StopUnchanged,
-    refinement_cost,
     refinement_label,
     varies,
 )
 from workflow_src.errors import ConfigError
-from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
+from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings
 
 
 class DeltaSettings(SearchSettings):
@@ -31,16 +30,6 @@ class DeltaSettings(SearchSettings):
         return self
 
 
-def step_cost(weights: Weights) -> float:
-    """Decoder, output projection, and posterior with its two heads."""
-    model = weights[MODEL]
-    return 2.0 * (model["decoder"] + model["output"] + model["posterior"])
-
-
-def cost(settings: DeltaSettings, weights: Weights, length: float) -> float:
-    return refinement_cost(weights, settings.steps, step_cost(weights), length)
-
-
 SEARCH = Search(
     name="delta",
     title="delta",
@@ -48,10 +37,9 @@ SEARCH = Search(
     run="workflow_src.decoding.refinement:search_by_delta",
     program="workflow_src.decoding.latent_pass:program",
     varies=varies,
-    cost=cost,
     needs={MODEL: Role(LATENT)},
     step="workflow_src.decoding.refinement:delta_steps",
-    step_cost=step_cost,
+    even_steps=True,
     traceable=True,
     series="steps",
     baseline="prior-mean",

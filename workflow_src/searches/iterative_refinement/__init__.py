@@ -13,14 +13,13 @@ from workflow_src.decoding.settings import (
     check_one_length,
     check_penalty,
     ranked_graph,
-    ranking_weights,
 )
 from workflow_src.errors import ConfigError
-from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
 
 
 class IterativeRefinementSettings(SearchSettings):
-    passes: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+    passes: Annotated[int, Option(required=True, part="-{}", always=True, passes=True)] = Field(
         4, ge=1, description="passes of the decoders, the first guess counted"
     )
     stop: Annotated[
@@ -32,7 +31,7 @@ class IterativeRefinementSettings(SearchSettings):
     patience: Annotated[int, Option(part="-patience{}")] = Field(
         1, ge=1, description="adaptive: passes in a row that must repeat the output"
     )
-    lengths: Annotated[int, Option(tune=(3, 5), part="-lengths{}", length=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-lengths{}", length=True, holds=True, passes=True)] = Field(
         1, ge=1, description="most probable target lengths tried"
     )
     length_quantile: LengthQuantile
@@ -61,20 +60,6 @@ class IterativeRefinementSettings(SearchSettings):
         return self
 
 
-def step_cost(weights: Weights) -> float:
-    """Operations of a pass after the first for a position: the second decoder and the output projection."""
-    model = weights[MODEL]
-    return 2.0 * (model["refiner"] + model["output"])
-
-
-def cost(settings: IterativeRefinementSettings, weights: Weights, length: float) -> float:
-    """Operations: the source is read once; every length takes all passes, and is read by the rescorer."""
-    model = weights[MODEL]
-    passes = 2.0 * (model["decoder"] + model["output"]) + (settings.passes - 1) * step_cost(weights)
-    ranking = 2.0 * ranking_weights(weights, settings.lengths)
-    return length * (2.0 * model["encoder"] + settings.lengths * passes + ranking)
-
-
 def label(settings: IterativeRefinementSettings) -> str:
     """Such as `iterative refinement, 8 passes, ranked by teacher`."""
     words = [f"{settings.passes} pass{'es' * (settings.passes > 1)}"]
@@ -95,8 +80,7 @@ SEARCH = Search(
     program="workflow_src.searches.iterative_refinement.search:program",
     graph=ranked_graph,
     varies=varies,
-    cost=cost,
-    step_cost=step_cost,
+    even_steps=True,
     needs={MODEL: Role(ITERATIVE), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     traceable=True,
     series="passes",

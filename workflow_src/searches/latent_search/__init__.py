@@ -4,16 +4,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, prior_and_decoder, ranking_weights
+from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize
 from workflow_src.registry import searches
-from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
 
 
 class LatentSearchSettings(SearchSettings):
-    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", always=True, holds=True)] = Field(
+    lengths: Annotated[int, Option(tune=(3, 5), part="-{}", always=True, holds=True, passes=True)] = Field(
         5, ge=1, description="most probable target lengths tried"
     )
-    samples: Annotated[int, Option(tune=(1, 5), part="x{}", always=True, holds=True)] = Field(
+    samples: Annotated[int, Option(tune=(1, 5), part="x{}", always=True, holds=True, passes=True)] = Field(
         5, ge=1, description="samples of z for each length"
     )
     mean_first: Annotated[bool, Option(part="-mean")] = Field(False, description="the first sample is the prior mean")
@@ -27,16 +27,6 @@ class LatentSearchSettings(SearchSettings):
         None, description="the search whose steps refine candidates; none: the system's own"
     )
     lengthening: Lengthening
-
-
-def cost(settings: LatentSearchSettings, weights: Weights, length: float) -> float:
-    """Operations: the source is read once; every candidate is drawn, refined, decoded, and ranked by the rescorer."""
-    refinement = searches()[settings.refinement] if settings.refinement else None
-    step = refinement.step_cost(weights) if refinement and refinement.step_cost and settings.steps else 0.0
-    candidate = prior_and_decoder(weights) + settings.steps * step
-    candidates = width(settings)
-    once = 2.0 * (weights[MODEL]["encoder"] + ranking_weights(weights, candidates))
-    return length * (once + candidates * candidate)
 
 
 def width(settings: LatentSearchSettings) -> int:
@@ -60,7 +50,6 @@ SEARCH = Search(
     title="latent search",
     settings=LatentSearchSettings,
     run="workflow_src.searches.latent_search.search:run",
-    cost=cost,
     needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     width=width,
     label=label,

@@ -12,19 +12,18 @@ from workflow_src.decoding.settings import (
     LengthQuantile,
     check_one_length,
     check_penalty,
-    ranking_weights,
     without_roles,
 )
-from workflow_src.spec import MASKED, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.spec import MASKED, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
 
 
 class MaskPredictSettings(SearchSettings):
-    iterations: Annotated[int, Option(required=True, part="-{}", always=True)] = Field(
+    iterations: Annotated[int, Option(required=True, part="-{}", always=True, passes=True)] = Field(
         10, ge=1, description="passes of the decoder; before pass t + 1 of T, N (T - t) / T of N subwords are masked"
     )
-    length_beam: Annotated[int, Option(tune=(3, 5), part="-lengths{}", length=True, follow=True, holds=True)] = Field(
-        5, ge=1, description="most probable target lengths that are decoded side by side"
-    )
+    length_beam: Annotated[
+        int, Option(tune=(3, 5), part="-lengths{}", length=True, follow=True, holds=True, passes=True)
+    ] = Field(5, ge=1, description="most probable target lengths that are decoded side by side")
     length_quantile: LengthQuantile
     lengthening: Lengthening
     length_penalty: LengthPenalty
@@ -37,14 +36,6 @@ class MaskPredictSettings(SearchSettings):
         check_one_length(self.length_quantile, "length_beam", self.length_beam)
         check_penalty(self.length_penalty, "length_beam", self.length_beam, self.rescorer)
         return self
-
-
-def cost(settings: MaskPredictSettings, weights: Weights, length: float) -> float:
-    """Operations: the source is read once; every length is decoded in every pass, and read by the rescorer once."""
-    model = weights[MODEL]
-    passes = settings.iterations * settings.length_beam
-    total = model["encoder"] + passes * (model["decoder"] + model["output"])
-    return 2.0 * length * (total + ranking_weights(weights, settings.length_beam))
 
 
 def label(settings: MaskPredictSettings) -> str:
@@ -63,7 +54,6 @@ SEARCH = Search(
     # A graph predicts all positions in every pass, our own code only masked ones.
     batches=False,
     at_lengths="workflow_src.searches.mask_predict.search:at_lengths",
-    cost=cost,
     needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     traceable=True,
     series="iterations",

@@ -4,12 +4,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, SCORING, ranked_graph, ranking_weights
-from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings, Weights
+from workflow_src.decoding.settings import RESCORER, SCORING, ranked_graph
+from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings
 
 
 class NpdSettings(SearchSettings):
-    draws: Annotated[int, Option(required=True, part="-{}", always=True, holds=True)] = Field(
+    draws: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, passes=True)] = Field(
         5, ge=1, description="draws of the latents from the prior"
     )
     temperature: Annotated[float, Option(tune=(0.1, 0.5, 1.0), part="-temperature{:g}")] = Field(
@@ -19,13 +19,6 @@ class NpdSettings(SearchSettings):
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
         None, description="the system that ranks outputs; none: the model's mean log-probability"
     )
-
-
-def cost(settings: NpdSettings, weights: Weights, length: float) -> float:
-    """Operations: the source is read once, every draw is decoded, and read by the rescorer."""
-    model = weights[MODEL]
-    total = model["encoder"] + model["prior"] + settings.draws * (model["decoder"] + model["output"])
-    return 2.0 * length * (total + ranking_weights(weights, settings.draws))
 
 
 def label(settings: NpdSettings) -> str:
@@ -41,7 +34,6 @@ SEARCH = Search(
     run="workflow_src.searches.npd.search:run",
     program="workflow_src.searches.npd.search:program",
     graph=ranked_graph,
-    cost=cost,
     needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
     series="draws",
     width=lambda settings: settings.draws,

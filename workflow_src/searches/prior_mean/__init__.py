@@ -1,16 +1,12 @@
 """The translation of the prior mean, without refinement."""
 
-from workflow_src.decoding.settings import Lengthening, LengthQuantile, refinement_cost
-from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings, Weights
+from workflow_src.decoding.settings import Lengthening, LengthQuantile
+from workflow_src.spec import LATENT, MODEL, Look, Role, Search, SearchSettings
 
 
 class PriorMeanSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
-
-
-def cost(_settings: PriorMeanSettings, weights: Weights, length: float) -> float:
-    return refinement_cost(weights, 0, 0.0, length)
 
 
 SEARCH = Search(
@@ -19,7 +15,6 @@ SEARCH = Search(
     settings=PriorMeanSettings,
     run="workflow_src.searches.prior_mean.search:run",
     program="workflow_src.decoding.latent_pass:program",
-    cost=cost,
     needs={MODEL: Role(LATENT)},
     look=Look(marker="D"),
 )

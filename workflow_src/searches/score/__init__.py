@@ -1,20 +1,11 @@
 """Steps along the output of a score network (Lee et al. 2020, algorithm 1)."""
 
-from workflow_src.decoding.settings import RefinementSettings, refinement_cost, refinement_label, varies
-from workflow_src.spec import LATENT, MODEL, REFINER, Look, Role, Search, Weights
+from workflow_src.decoding.settings import RefinementSettings, refinement_label, varies
+from workflow_src.spec import LATENT, MODEL, REFINER, Look, Role, Search
 
 
 class ScoreSettings(RefinementSettings):
     pass
-
-
-def step_cost(weights: Weights) -> float:
-    """One pass of the network."""
-    return 2.0 * weights["refiner"]["network"]
-
-
-def cost(settings: ScoreSettings, weights: Weights, length: float) -> float:
-    return refinement_cost(weights, settings.steps, step_cost(weights), length)
 
 
 SEARCH = Search(
@@ -25,10 +16,9 @@ SEARCH = Search(
     run="workflow_src.decoding.refinement:search_along_direction",
     program="workflow_src.decoding.latent_pass:program",
     varies=varies,
-    cost=cost,
     needs={MODEL: Role(LATENT), "refiner": Role(REFINER)},
     step="workflow_src.decoding.refinement:direction_steps",
-    step_cost=step_cost,
+    even_steps=True,
     traceable=True,
     series="steps",
     baseline="prior-mean",

@@ -17,8 +17,7 @@ from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing
 from workflow_src.evaluation.speed.rows import Timing, series_value, step_series
-from workflow_src.nn.settings import StackConfig, decoder_layer
-from workflow_src.registry import families, search_of, searches
+from workflow_src.registry import search_of
 from workflow_src.spec import parse
 
 BEAM = {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0}
@@ -515,27 +514,7 @@ def test_groups_of_different_lengths_are_equally_large():
     assert [len(group) for group in summary.length_bins(list(range(50)))] == [10] * 5
 
 
-def step_operations(search: str, model: dict, vocabulary: int) -> float:
-    """Operations of a step at a position, of a latent-variable model and a network of one size."""
-    base, kind = families()["lvm"], families().get(search)
-    weights = {"model": base.weights(base.model(**model, encoder_layers=1), vocabulary)}
-    if kind:
-        weights["refiner"] = kind.weights(kind.model(**model), vocabulary)
-    return searches()[search].step_cost(weights)
-
-
 def test_the_predicted_ratio_counts_operations():
-    """Against the rule of thumb 2 + V / (16 n D), which neglects Z; and against a count by hand."""
-    for dim, layers, vocabulary in ((128, 2, 4000), (256, 3, 32000), (512, 6, 32000)):
-        model = {"dim": dim, "feed_forward": 4 * dim, "layers": layers, "heads": 2, "latent_dim": 8}
-        delta, score, energy = (step_operations(s, model, vocabulary) for s in ("delta", "score", "energy"))
-        assert delta / score == pytest.approx(2 + vocabulary / (16 * layers * dim), rel=0.01)
-        assert energy / score == pytest.approx(2, rel=0.01)
-    model = {"dim": 2, "feed_forward": 3, "layers": 1, "heads": 1, "latent_dim": 5}
-    assert decoder_layer(StackConfig(dim=2, feed_forward=3, heads=1)) == 4 * 4 + 4 * 4 + 2 * 6
-    assert step_operations("delta", model, 7) == 2 * (44 + 10 + 14 + 44 + 20)
-    assert step_operations("score", model, 7) == 2 * (10 + 44 + 10)
-    assert searches()["prior-mean"].step_cost is None
     rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
     alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
     costs = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})

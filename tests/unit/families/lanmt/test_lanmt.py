@@ -21,7 +21,6 @@ from miniatures import (
     transformer,
     translate_batch,
 )
-from torch import nn
 
 from workflow_src.decoding.latent import LengthChoice
 from workflow_src.decoding.refinement import DeltaStep, refine
@@ -378,23 +377,6 @@ def test_latents_without_a_gap_carry_nothing(batch):
     model.posterior = lambda memory, _target: model.prior(memory)
     figures = PairsDev(batch).figures(model, validate(ElboConfig()))
     assert figures["dev_kl"] == pytest.approx(0, abs=1e-12) and figures["dev_bleu_carried"] == 0
-
-
-def test_parts_have_the_sizes_that_costs_are_counted_from():
-    from workflow_src.families.lanmt import FAMILY, LanmtConfig
-
-    model = lanmt()
-    counted = FAMILY.weights(LanmtConfig(**model.config.model_dump()), 11)
-    modules_by_part = {
-        "encoder": [model.encoder],
-        "prior": [model.latents.prior_head],
-        "posterior": [model.latents.target_encoder, model.latents.source_decoder, model.latents.posterior_head],
-        "decoder": [model.decoder, model.latents.projection],
-    }
-    for name, modules in modules_by_part.items():
-        linear = [x for module in modules for x in module.modules() if isinstance(x, nn.Linear)]
-        assert counted[name] == sum(x.weight.numel() for x in linear), name
-    assert counted["output"] == model.target_embedding.weight.numel()
 
 
 def test_it_is_no_model_of_target_positions(model):

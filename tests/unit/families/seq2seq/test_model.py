@@ -12,7 +12,6 @@ from workflow_src.errors import ConfigError
 from workflow_src.losses.cross_entropy import cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.recurrent import BidirectionalLSTM
-from workflow_src.registry import families
 from workflow_src.types import BOS, EOS, PAD
 
 SHAPES = [{}, {"encoder_layers": 1, "decoder_layers": 3}]
@@ -203,17 +202,3 @@ def test_too_many_positions_are_refused_by_number():
         with pytest.raises(ConfigError) as refused:
             decoder.step(torch.tensor([BOS]))
     assert fields_of(refused.value, fields) == fields
-
-
-@pytest.mark.parametrize("shape", [{}, {"encoder_layers": 1, "decoder_layers": 1}, {"encoder_layers": 3}])
-def test_declared_weights_are_those_of_the_matrix_products(shape):
-    """But for the two projections of the decoder's first state, which are computed once a sentence."""
-    model = seq2seq(11, 11, joint=True, **shape)
-    declared = families()["seq2seq"].weights(model.config, 11)
-    matrices = {name: p.numel() for name, p in model.named_parameters() if p.dim() == 2 and "first" not in name}
-    assert sum(declared.values()) == sum(matrices.values())
-    counts = {
-        "encoder": sum(n for name, n in matrices.items() if name.startswith(("encoder", "key"))),
-        "decoder": sum(n for name, n in matrices.items() if name.startswith(("decoder", "attentional"))),
-    }
-    assert {name: declared[name] for name in counts} == counts

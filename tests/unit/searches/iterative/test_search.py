@@ -8,7 +8,6 @@ import pytest
 import torch
 from miniatures import inat, tokens, transformer
 
-from workflow_src import registry
 from workflow_src.decoding.ranking import rescored
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.argmax.search import run as argmax
@@ -179,16 +178,3 @@ def test_the_order_of_a_batch_and_its_size_change_nothing(stop):
         alone = search(network, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
         assert (alone.tokens[0], alone.steps[0]) == (batched.tokens[row], batched.steps[row])
         assert all(token not in (PAD, EOS) for token in alone.tokens[0])
-
-
-def test_operations_of_a_sentence():
-    declared = registry.searches()["iterative-refinement"]
-    weights = {MODEL: {"encoder": 3, "decoder": 5, "refiner": 7, "output": 11}}
-    cost = lambda **settings: declared.cost(declared.settings(**settings), weights, 10.0)  # noqa: E731
-    assert cost(passes=1) == 2 * 10 * (3 + 5 + 11)
-    assert cost(passes=4) == 2 * 10 * (3 + 5 + 11 + 3 * (7 + 11))
-    assert cost(passes=4, lengths=2) == 2 * 10 * (3 + 2 * (5 + 11 + 3 * (7 + 11)))
-    with_rescorer = weights | {"rescorer": {"encoder": 2, "decoder": 4, "output": 8}}
-    ranked = declared.cost(declared.settings(passes=1, lengths=2), with_rescorer, 10.0)
-    assert ranked == 2 * 10 * (3 + 2 * (5 + 11) + 2 + 2 * (4 + 8))
-    assert declared.step_cost(weights) == cost(passes=2) / 10 - cost(passes=1) / 10
