@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-CHECKED = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+CHECKED = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
 # Names become parts of names of files and of rules; an engine's is followed by "-" and its compute type.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 EngineName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]

@@ -138,7 +138,7 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
         return inner.within(section if inner.setting else setting, value)
     if error["type"] == "missing":
         return ConfigError(setting, problem="missing")
-    if error["type"] == "extra_forbidden":
+    if error["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return ConfigError(setting, problem=UNKNOWN)
     hint = ""
     if isinstance(value, bool) and error["type"] == "string_type":
