@@ -27,6 +27,9 @@ from workflow_src.families.tagger.model import Tagger
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
 from workflow_src.runtime.device import choose
+from workflow_src.searches.beam import BeamSettings
+from workflow_src.searches.beam.search import BeamSearch
+from workflow_src.searches.greedy.search import GreedySearch
 from workflow_src.training.dev import Dev
 from workflow_src.types import EOS, PAD, Batch, Symbols, TrainingContext
 
@@ -217,3 +220,14 @@ def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:
     """The gradient of every parameter; None where the loss does not depend on it."""
     names, parameters = zip(*model.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True))
+
+
+def greedy(model, source, max_length_ratio: float = 2.0, scored: bool = True):
+    return GreedySearch(model, max_length_ratio, scored).translate(source)
+
+
+def beam_search(model, source, beam: int = 4, length_penalty: float = 1.0, max_length_ratio: float = 2.0, **options):
+    """Options: `language_model`, with `lm_weight`."""
+    weight = {"lm_weight": options.pop("lm_weight")} if "lm_weight" in options else {}
+    settings = BeamSettings(beam=beam, length_penalty=length_penalty, max_length_ratio=max_length_ratio, **weight)
+    return BeamSearch(model, settings, **options).translate(source)

@@ -8,8 +8,10 @@ import functools
 import pytest
 import torch
 from miniatures import (
+    beam_search,
     cmlm,
     ending,
+    greedy,
     inat,
     lanmt,
     lvm,
@@ -32,8 +34,6 @@ from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
 from workflow_src.runtime.device import choose
-from workflow_src.searches.beam.search import beam_search
-from workflow_src.searches.greedy.search import greedy
 from workflow_src.spec import MODEL
 from workflow_src.training.update import Task, Updater
 from workflow_src.types import TrainingContext

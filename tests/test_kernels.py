@@ -93,8 +93,10 @@ def test_the_table_has_a_row_of_every_search():
     figures = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1:] for line in TABLE.splitlines()}
     # One pass whose outputs are as wide as the source says: one wait, also captured.
     assert [figures["ctc-greedy, nat"][column].strip(" |") for column in (2, 5)] == ["1", "1"]
-    # Ten subwords and an end: a wait at each position, and one for the limits of lengths.
-    assert figures["greedy, transformer"][2] == "12"
+    # Ten subwords and an end: a wait at each position, one for the limits of lengths, and one for the output.
+    assert figures["greedy, transformer"][2] == "13"
+    # Captured, blocks of eight and of four positions, after the graph that reads the source.
+    assert [figures["greedy, transformer"][column].strip(" |") for column in (3, 4, 5)] == ["3", "0", "2"]
 
 
 def test_a_batch_takes_no_more_operators_than_a_sentence():

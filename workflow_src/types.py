@@ -327,6 +327,21 @@ class IncrementalDecoder(Protocol):
         """Drop all sentences but these (int64 indices), with all their rows."""
 
 
+class FixedDecoder(IncrementalDecoder, Protocol):
+    """A decoder whose shapes depend on no value, as a model's `start_fixed` makes it for engines that capture steps.
+
+    A call replaces its tensors and changes none of them, but `step` may write a position of `cache`.
+    """
+
+    cache: Tensor
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors that calls replace, by attribute."""
+
+    def lengthen(self, length: int) -> None:
+        """Make room for `length` positions."""
+
+
 class WordTable(Protocol):
     """Embeddings of words."""
 

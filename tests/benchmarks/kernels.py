@@ -119,7 +119,7 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
     """The search of a sentence by a captured graph; None where no graph serves."""
     device, declared = torch.device("cuda"), searches()[row.search]
     settings = declared.settings(**row.settings)
-    if declared.program is None or declared.varies(settings):
+    if (declared.program is None and declared.steps is None) or declared.varies(settings):
         return None
     passes = CapturedPasses({family: model.to(device) for family, model in networks(row).items()}, device)
     return lambda: passes.translate([SENTENCE], settings)

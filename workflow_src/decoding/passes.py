@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.decoding.steps import StepSearch
 from workflow_src.nn.layers import check_length
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Networks, values_on_cpu
@@ -107,6 +108,12 @@ def make_pass(networks: Networks, settings: SearchSettings, scored: bool) -> Pas
     program = registry.search_of(settings).program
     assert program, "engines compile only searches that declare a program"
     return registry.import_object(program)(networks, settings, scored)
+
+
+def make_search(networks: Networks, settings: SearchSettings, scored: bool) -> Pass | StepSearch:
+    """`make_pass`, or the steps of a search position by position."""
+    steps = registry.search_of(settings).steps
+    return registry.import_object(steps)(networks, settings, scored) if steps else make_pass(networks, settings, scored)
 
 
 def graph_key(settings: SearchSettings, *parts: Any) -> str:

@@ -34,6 +34,10 @@ def _alone(settings: SearchSettings) -> str | None:
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
+    if search.steps is not None:
+        # Its outputs may be ranked by another system.
+        reason = search.varies(settings)
+        return f"cannot compute search {search.name} {reason}; remove one of the two" if reason else None
     # The function that reads logits on their device may use other systems.
     return (None if search.logits else _alone(settings)) or _programs(family, search, settings)
 

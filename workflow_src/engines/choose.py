@@ -63,16 +63,21 @@ def choose_mode(
     Raises InputError for a mode that is unknown or cannot serve any of the searches on this device.
     """
     system_searches = [registry.searches()[name] for name in searches]
-    offered = [declared for declared in registry.engines().values() if set(declared.modes.values()) - {EAGER}]
+    kind = device.split(":")[0]
+    offered = [
+        declared
+        for declared in registry.engines().values()
+        if kind in declared.devices and set(declared.modes.values()) - {EAGER}
+    ]
     serving = [
         declared
         for declared in offered
         if any(declared.serves(family, search, search.settings()) is None for search in system_searches)
     ]
-    mode, kind = choose_engine(engine, device, precision, bool(serving)), device.split(":")[0]
+    mode = choose_engine(engine, device, precision, bool(serving))
     if mode == EAGER:
         return mode, None
-    on_device = [declared for declared in offered if kind in declared.devices and mode in declared.modes.values()]
+    on_device = [declared for declared in offered if mode in declared.modes.values()]
     for declared in on_device:
         if declared in serving:
             return mode, declared

@@ -9,75 +9,26 @@ eager inference.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import Pass, graph_key, make_pass, own_networks, width_of
+from workflow_src.decoding.passes import Pass, graph_key, make_search, own_networks, width_of
+from workflow_src.decoding.steps import StepSearch
+from workflow_src.engines.captured_steps import CapturedSteps
+from workflow_src.engines.programs import Program, bucket, filled, rows
 from workflow_src.nn.layers import check_length
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD, Hypotheses, Networks, max_positions, wide
+from workflow_src.types import Hypotheses, Networks, max_positions, wide
 
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
 # Searches, by their settings, whose programs are kept.
 PASSES = 16
-# Runs before a capture: libraries choose kernels and take workspace, which a graph cannot do.
-WARM_UP = 3
-
-
-def bucket(length: int, limit: int) -> int:
-    """The static length for a sequence: the next multiple of 8 up to 64, of 32 up to 256, then of 128; at most `limit`.
-
-    Padding wastes little, and the number of programs stays small.
-    """
-    for step, end in ((8, 64), (32, 256)):
-        if length <= end:
-            return min(-(-length // step) * step, limit)
-    return min(-(-length // 128) * 128, limit)
-
-
-def rows(sentences: int) -> int:
-    """The static number of sentences: the next power of two."""
-    return 1 << (sentences - 1).bit_length()
-
-
-def filled(sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
-    """Sources with end symbols in a (size, width) tensor; spare rows repeat the first source, or are an end symbol."""
-    lines = [[*source, EOS] for source in sources]
-    lines += [lines[0] if lines else [EOS]] * (size - len(sources))
-    return torch.tensor([line + [PAD] * (width - len(line)) for line in lines])
-
-
-class Program:
-    """A function of static tensors without arguments, captured where the device is a GPU; its result is reused."""
-
-    def __init__(self, function: Callable[[], Any], device: torch.device, pool: Any = None):
-        self.function, self.graph, self.result = function, None, None
-        if device.type != "cuda":
-            return
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                function()
-        torch.cuda.current_stream(device).wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        # Other threads may use the device meanwhile.
-        with torch.cuda.graph(self.graph, pool=pool, capture_error_mode="thread_local"):
-            self.result = function()
-
-    def __call__(self) -> Any:
-        if self.graph is None:
-            self.result = self.function()
-        else:
-            self.graph.replay()
-        return self.result
 
 
 class CapturedPasses:
@@ -93,11 +44,13 @@ class CapturedPasses:
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings and `scored`: the networks of a search, its pass, and the key of its graph.
-        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, Pass, str]] = Bounded(PASSES)
+        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, Pass | StepSearch, str]]
+        self._passes = Bounded(PASSES)
         # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
+        self._steps = CapturedSteps(device, self.pool)
         # Programs share their sources, their working memory and their outputs.
         self._lock = threading.Lock()
         forks.renew_in_children(self)
@@ -138,6 +91,10 @@ class CapturedPasses:
         program, graph = self._pass(settings, scored, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
+        if isinstance(program, StepSearch):
+            if not hasattr(program.model, "start_fixed"):
+                return program.translate(ids[:count].to(self.device))
+            return self._steps.translate(graph, program, ids, count)
         outputs = self._outputs(key, program, ids, count)
         if program.read_tensors is not None:
             return program.read_tensors(self._sources[key][:count], outputs)
@@ -185,10 +142,10 @@ class CapturedPasses:
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[Pass, str]:
+    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[Pass | StepSearch, str]:
         cached = self._passes.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
-            program = make_pass(networks or own_networks(self.models, settings), settings, scored)
+            program = make_search(networks or own_networks(self.models, settings), settings, scored)
             cached = self._passes[settings, scored] = networks, program, graph_key(settings, scored)
             self._drop_unused()
         return cached[1:]
@@ -199,6 +156,7 @@ class CapturedPasses:
         for key in [key for key in self._sources if key[0] not in graphs]:
             del self._sources[key], self._widths[key]
             self._programs.pop(key, None)
+        self._steps.drop_others(graphs)
 
 
 def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:

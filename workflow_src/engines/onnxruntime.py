@@ -29,10 +29,10 @@ def missing_packages() -> list[str]:
 
 
 def choose_engine(engine: str, device: str, precision: str, serving: bool) -> str:
-    """The engine for these settings: eager, fast or fast-int8; auto is fast on CPUs where it can serve, else eager.
+    """The engine for these settings: eager, fast or fast-int8; auto is fast where it can serve, else eager.
 
-    On GPUs, fast is `cuda_graphs.py`; auto does not take it, because every new length costs a capture first. `serving`:
-    whether the engine serves a search of the system. Raises InputError for an engine that is unknown or cannot serve.
+    On GPUs, fast is `cuda_graphs.py`. `serving`: whether the engine serves a search of the system. Raises InputError
+    for an engine that is unknown or cannot serve.
     """
     if engine not in ENGINES:
         raise ConfigError("engine", engine, allowed=ENGINES)
@@ -42,8 +42,8 @@ def choose_engine(engine: str, device: str, precision: str, serving: bool) -> st
     if not serving:
         reason = "serves searches that have a program, and this system has none"
     elif device != "cpu":
-        if engine == "fast":
-            return engine
+        if engine != "fast-int8":
+            return "fast"
         reason = f"runs on CPUs, and the device is {device}"
     elif precision != "float32":
         reason = f"reads float32 weights, and the precision is {precision}"

@@ -41,7 +41,7 @@ class Runtime:
 
 def on_cpu(*tensors: torch.Tensor) -> list[torch.Tensor]:
     """Copies of tensors on the CPU, which waits for their device once; tensors of the CPU as they are."""
-    copies = [tensor.to("cpu", non_blocking=True) for tensor in tensors]
+    copies = [tensor.to("cpu", non_blocking=True) if tensor.is_cuda else tensor for tensor in tensors]
     for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
         torch.cuda.current_stream(device).synchronize()
     return copies

@@ -78,6 +78,8 @@ class Search:
     step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
     program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
                 source ids, which engines can compile; None: it has none
+    steps       (networks by role, settings, scored) -> `decoding.steps.StepSearch`: a search position by position,
+                whose steps engines can capture; None: it is no such search
     graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
                 reads its outputs may then work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
@@ -112,6 +114,7 @@ class Search:
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
     step: Code | None = None
     program: Code | None = None
+    steps: Code | None = None
     graph: Callable[[Any], Any] | None = None
     batches: bool = True
     logits: bool = False
@@ -189,7 +192,8 @@ class Family:
     order           place among families in tables
     loss_title      of the panel of its training loss; families that say the same share one
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
-                    on the CPU: a requirement of CUDA graphs
+                    on the CPU: a requirement of CUDA graphs, which capture steps of autoregressive networks with
+                    `start_fixed`
     """
 
     name: Name

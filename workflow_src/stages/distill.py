@@ -152,13 +152,13 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     settings = inputs.settings.search_settings()
     run_search = import_object(search.run)
 
-    def by_own_code(sources: list[list[int]]) -> Hypotheses:
+    def eagerly(sources: list[list[int]]) -> Hypotheses:
         return search_all(
             lambda source: run_search({MODEL: model}, source, settings), sources, inputs.settings.batch, runtime.device
         )
 
     if inputs.settings.engine == default_engine().name:
-        return by_own_code
+        return eagerly
     engine = inputs.settings.engine
     explicit = engine != AUTO
     distilling = {engine.name: engine for engine in distilling_engines()}
@@ -170,19 +170,36 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
         raise ConfigError("engine", library.name, problem=f"it {refusal}")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
     if not explicit and (refusal or not (exact and library.installed())):
-        return by_own_code
+        return _captured(inputs, model, family, runtime) or eagerly
     assert library.distil
     translate = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
     log.info("translating with %s, float32", library.title)
 
     def by_engine(sources: list[list[int]]) -> Hypotheses:
         hypotheses, remaining = translate(sources, settings, inputs.settings.batch)
-        own_hypotheses = by_own_code([sources[i] for i in remaining])
+        own_hypotheses = eagerly([sources[i] for i in remaining])
         for index, i in enumerate(remaining):
             hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[index], own_hypotheses.scores[index]
         return hypotheses
 
     return by_engine
+
+
+def _captured(inputs: Inputs, model: nn.Module, family: Family, runtime: Runtime) -> Translate | None:
+    """The reference search in captured graphs; None where the device or the model has none."""
+    from workflow_src.decoding.batches import search_rows
+    from workflow_src.engines.choose import choose_mode, open_engine
+
+    settings = inputs.settings.search_settings()
+    precision = str(runtime.dtype).removeprefix("torch.")
+    mode, declared = choose_mode(AUTO, runtime.device.type, precision, family, [distilling_search().name])
+    if declared is None:
+        return None
+    engine = open_engine(declared, {family.name: model}, mode, runtime.device)
+    log.info("translating with %s, %s", declared.title, precision)
+    return lambda sources: search_rows(
+        lambda batch: engine.search(batch, settings, scored=True), sources, inputs.settings.batch
+    )
 
 
 if __name__ == "__main__":

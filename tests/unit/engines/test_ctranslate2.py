@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from miniatures import beam_search, greedy
 from refusals import fields_of
 
 from workflow_src.data.batching import pad
@@ -12,8 +13,6 @@ from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
-from workflow_src.searches.beam.search import beam_search
-from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import BOS, PAD
 
 pytest.importorskip("ctranslate2", reason="needs the extra fast")

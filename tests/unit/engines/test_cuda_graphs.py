@@ -21,7 +21,8 @@ from workflow_src.decoding.passes import make_pass, own_networks, width_of
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
-from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses, Program, bucket, rows
+from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses
+from workflow_src.engines.programs import Program, bucket, rows
 from workflow_src.errors import InputError
 from workflow_src.spec import MODEL
 
@@ -36,14 +37,16 @@ def chosen(engine: str, device: str, family: str, precision: str = "float32"):
 
 def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
     assert chosen("fast", "cuda:0", "lvm", "bfloat16") == ("fast", "cuda_graphs")
-    assert chosen("auto", "cuda", "lvm") == chosen("eager", "cuda", "lvm") == ("eager", None)
     assert chosen("fast", "cuda", "nat", "bfloat16") == ("fast", "cuda_graphs")
-    assert chosen("auto", "cuda", "nat") == chosen("auto", "cuda", "transformer") == ("eager", None)
+    for family in ("nat", "lvm", "transformer"):
+        assert chosen("auto", "cuda", family) == ("fast", "cuda_graphs")
+        assert chosen("eager", "cuda", family) == ("eager", None)
+    assert chosen("auto", "cuda", "seq2seq") == ("eager", None)
 
 
 def test_fast_on_a_gpu_is_refused_where_nothing_serves():
     with pytest.raises(InputError, match="program"):
-        chosen("fast", "cuda", "transformer")
+        chosen("fast", "cuda", "seq2seq")
 
 
 @given(st.integers(1, 2000), st.integers(1, 2000))
@@ -283,6 +286,8 @@ REFUSED = [
     ("tagger", "argmax", {}, "computes no network that needs lengths on the CPU, such as a tagger"),
     ("cmlm", "mask-predict", {"rescorer": "teacher"}, "computes one system's networks, not those of a rescorer"),
     ("lvm", "delta", {"steps": 8, "stop_threshold": 0.5}, "cannot compute search delta with stop_threshold"),
+    ("seq2seq", "greedy", {}, "computes no network that needs lengths on the CPU, such as a seq2seq"),
+    ("transformer", "beam", {"language_model": "lm"}, "cannot compute search beam with a language_model"),
     ("energy", "energy", {}, "computes searches that have a program, and energy has none"),
 ]
 

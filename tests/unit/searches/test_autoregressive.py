@@ -5,13 +5,11 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from miniatures import AUTOREGRESSIVE, one, pairs
+from miniatures import AUTOREGRESSIVE, beam_search, greedy, one, pairs
 from pretended_cuda import pretended
 
 from workflow_src.decoding.lengths import limits
 from workflow_src.decoding.ngram import estimate
-from workflow_src.searches.beam.search import beam_search
-from workflow_src.searches.greedy.search import greedy
 from workflow_src.types import EOS, PAD
 
 # Words of the exhaustive tests: unknown, 4 and 5.
@@ -23,11 +21,10 @@ def longest(monkeypatch):
     """Set the longest output of every sentence."""
 
     def set_longest(length: int) -> None:
-        for search in ("beam", "greedy"):
-            monkeypatch.setattr(
-                f"workflow_src.searches.{search}.search.limits",
-                lambda source, _ratio, _positions: torch.full((source.size(0),), length),
-            )
+        monkeypatch.setattr(
+            "workflow_src.decoding.steps.limits",
+            lambda source, _ratio, _positions: torch.full((source.size(0),), length, device=source.device),
+        )
 
     return set_longest
 
@@ -165,7 +162,7 @@ def test_the_longest_length_is_respected_and_reached(search, family):
     with torch.no_grad():
         model.output_bias[EOS] = -1000.0
     batch = pairs([2, 1, 7], [1, 1, 1])
-    for ratio, lengths in ((2.0, [14, 12, 19]), (0.0, [10, 10, 10])):
+    for ratio, lengths in ((2.0, [14, 12, 19]), (1e-6, [10, 10, 10])):
         hypotheses = search(model, batch.source, max_length_ratio=ratio)
         assert [len(words) for words in hypotheses.tokens] == lengths
     for row, (words, score) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):

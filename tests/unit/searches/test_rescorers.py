@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from miniatures import lvm, nat, one, padded, pairs, transformer
+from miniatures import beam_search, lvm, nat, one, padded, pairs, transformer
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding import ranking
@@ -16,7 +16,7 @@ from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.searches.beam import BeamSettings
-from workflow_src.searches.beam.search import n_best, run
+from workflow_src.searches.beam.search import run
 from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.searches.ctc_beam.search import ctc_beam
 from workflow_src.searches.latent_search.search import Candidates, latent_search
@@ -137,7 +137,7 @@ def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch
 def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatch):
     """A beam that holds every output of up to three words."""
     monkeypatch.setattr(
-        "workflow_src.searches.beam.search.limits", lambda source, _ratio, _most: torch.full((len(source),), 3)
+        "workflow_src.decoding.steps.limits", lambda source, _ratio, _most: torch.full((len(source),), 3)
     )
     (make, right), model = KINDS[kind], transformer(V, V, seed=9)
     rescorer = make()
@@ -166,11 +166,11 @@ def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatc
 def test_a_beams_list_has_its_best_hypotheses_in_order():
     model = transformer(V, V, seed=9)
     for beam in (1, 3):
-        for row, actual in enumerate(n_best(model, SOURCE, beam)):
+        for row, actual in enumerate(beam_search(model, SOURCE, beam).ranked()):
             scores = [score for score, _ in actual]
             assert len(actual) == beam == len({tuple(words) for _, words in actual})
             assert scores == sorted(scores, reverse=True)
-            alone = n_best(model, one(BATCH, row).source, beam)[0]
+            alone = beam_search(model, one(BATCH, row).source, beam).ranked()[0]
             assert [words for _, words in alone] == [words for _, words in actual]
 
 

@@ -87,9 +87,8 @@ def test_the_bound_lies_below_what_a_beam_takes():
     """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
     script = """
 import ctypes, re, torch
-from miniatures import transformer
+from miniatures import beam_search, transformer
 from workflow_src import registry
-from workflow_src.searches.beam.search import n_best
 from workflow_src.spec import Sizes
 
 def peak():
@@ -99,12 +98,12 @@ def peak():
 torch.set_num_threads(1)
 model = transformer(4000, 4000).float()
 source = torch.randint(4, 4000, (4, 10))
-n_best(model, source, beam=2)
+beam_search(model, source, beam=2)
 # From here on the peak is that of the search: what imports and the first search have freed goes back to the system.
 ctypes.CDLL(None).malloc_trim(0)
 open("/proc/self/clear_refs", "w").write("5")
 before = peak()
-n_best(model, source, beam=800, max_length_ratio=0.1)
+beam_search(model, source, beam=800, max_length_ratio=0.1)
 used = peak() - before
 search = registry.searches()["beam"]
 bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))

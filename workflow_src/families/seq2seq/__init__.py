@@ -32,4 +32,5 @@ FAMILY = Family(
     rule="train_teacher",
     look=Look("#8c564b", dark="#c49c94"),
     order=1,
+    static=False,
 )

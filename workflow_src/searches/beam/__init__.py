@@ -67,6 +67,10 @@ SEARCH = Search(
     title="beam",
     settings=BeamSettings,
     run="workflow_src.searches.beam.search:run",
+    steps="workflow_src.searches.beam.search:steps",
+    # Other settings rank hypotheses, outside of the graph.
+    graph=lambda settings: [settings.beam, settings.max_length_ratio],
+    varies=lambda settings: "with a language_model" if settings.language_model else None,
     needs={
         MODEL: Role(AUTOREGRESSIVE),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),

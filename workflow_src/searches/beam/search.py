@@ -1,100 +1,182 @@
-"""Beam search over a cached autoregressive decoder, batched; finished sentences leave the batch.
+"""Beam search over a cached autoregressive decoder, batched.
 
 A hypothesis is scored by its log-probability divided by (number of tokens, end symbol counted) ** length_penalty.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.decoding.lengths import limits
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.settings import LM, RESCORER
-from workflow_src.runtime.device import on_cpu, on_device
+from workflow_src.decoding.steps import Record, Records, State, StepSearch
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, AutoregressiveModel, Hypotheses, LanguageModel, Networks, Ranked, wide
+from workflow_src.types import (
+    EOS,
+    AutoregressiveModel,
+    Hypotheses,
+    IncrementalDecoder,
+    LanguageModel,
+    Networks,
+    Ranked,
+    Rescorer,
+    wide,
+)
+
+# A language model scores FUSED * beam continuations of each hypothesis.
+FUSED = 4
+NEVER = float("-inf")
 
 
-def beam_search(model: AutoregressiveModel, source: Tensor, *arguments: Any, **options: Any) -> Hypotheses:
-    """The finished hypotheses of a beam for each sentence of source (B, S); arguments are those of `n_best`."""
-    finished = n_best(model, source, *arguments, **options)
-    best = [hypotheses[0] for hypotheses in finished]
-    return Hypotheses([tokens for _, tokens in best], [score for score, _ in best], ranked=lambda: finished)
+@dataclasses.dataclass
+class BeamState(State):
+    """Also the log-probabilities (B, W) of hypotheses, and the number (B,) of finished ones."""
+
+    scores: Tensor
+    finished: Tensor
+    fusion: Fusion | None
+
+    def keep(self, sentences: Tensor) -> None:
+        super().keep(sentences)
+        if self.fusion:
+            self.fusion.states = [self.fusion.states[sentence] for sentence in sentences.tolist()]
 
 
-@torch.no_grad()
-def n_best(
-    model: AutoregressiveModel,
-    source: Tensor,
-    beam: int = 4,
-    length_penalty: float = 1.0,
-    max_length_ratio: float = 2.0,
-    language_model: LanguageModel | None = None,
-    lm_weight: float = 0.0,
-) -> list[Ranked]:
-    """(score, tokens) of finished hypotheses, best first, at most `beam` for each sentence of source (B, S).
+class BeamSearch(StepSearch):
+    """The best hypotheses of every position go on, `beam` of them for each sentence.
 
     Of the 2 * beam best continuations at every position, those among the first `beam` that end become hypotheses, and
     the first `beam` that do not end continue. A sentence is done when it has `beam` hypotheses; at the longest length
     every hypothesis ends.
 
     With a language model, lm_weight log p_LM of every subword and of the end is added (shallow fusion, Gulcehre et al.
-    2015); continuations then are the best of the FUSED * beam most probable ones of each hypothesis.
+    2015); continuations then are the best of the FUSED * beam most probable ones of each hypothesis. A `rescorer` ranks
+    the hypotheses of a sentence at the end.
     """
-    fusion = _Fusion(language_model, lm_weight, source.size(0)) if language_model else None
-    decoder = model.start(model.encode(source))
-    device, count = source.device, source.size(0)
-    longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
-    finished: list[Ranked] = [[] for _ in range(count)]
-    running = list(range(count))
-    tokens = torch.full((count,), BOS, device=device)
-    scores = torch.zeros(count, 1, device=device)
-    history = torch.empty(count, 1, 0, dtype=torch.int64, device=device)
-    for position in range(max(longest) + 1):
-        width = scores.size(1)
-        full = [position >= longest[sentence] for sentence in running]
-        scores, origins, tokens = _candidates(decoder.step(tokens), scores, beam, full, fusion)
+
+    def __init__(
+        self,
+        model: AutoregressiveModel,
+        settings: BeamSettings,
+        language_model: LanguageModel | None = None,
+        rescorer: Rescorer | None = None,
+    ):
+        super().__init__(model, settings.max_length_ratio)
+        self.width, self.settings = settings.beam, settings
+        self.language_model, self.rescorer = language_model, rescorer
+
+    def begin(self, source: Tensor, start: Callable[[Any], IncrementalDecoder] | None = None) -> BeamState:
+        state = super().begin(source, start)
+        state.tokens = state.tokens[:, None].repeat(1, self.width if start else 1)
+        dtype = torch.promote_types(self.model.output_bias.dtype, torch.float32)
+        # Rows beside the first become hypotheses with the first position.
+        scores = torch.full(state.tokens.shape, NEVER, dtype=dtype, device=source.device)
+        scores[:, :1] = 0.0
+        fusion = None
+        if self.language_model is not None:
+            fusion = Fusion(self.language_model, self.settings.lm_weight, source.size(0))
+        return BeamState(**vars(state), scores=scores, finished=torch.zeros_like(state.limits), fusion=fusion)
+
+    def step(self, state: BeamState) -> Record:
+        """Records the best continuations, whether each ends, its score and its origin among the hypotheses before; and
+        the origins and tokens of those that go on. All are (B, beam)."""
+        beam, (B, W) = self.width, state.scores.shape
+        full = state.full()
+        scores, origins, tokens = self._candidates(state, full)
         ends = tokens == EOS
-        complete: set[int] = set()
-        (ending,) = on_cpu(ends[:, :beam])
-        if bool(ending.any()):
-            _collect(finished, running, scores, origins, ending, history, (position + 1) ** length_penalty)
-            complete = {i for i, sentence in enumerate(running) if full[i] or len(finished[sentence]) >= beam}
-            if len(complete) == len(running):
-                break
+        best_scores, best_origins, ended = scores[:, :beam], origins[:, :beam], ends[:, :beam]
+        complete = False
+        if state.fixed or bool(ended.any()):
+            state.finished = state.finished + (ended & (best_scores > NEVER)).sum(1)
+            state.done = state.done | (state.finished >= beam)
+            if full is not None:
+                state.done = state.done | full
+            complete = not state.fixed and bool(state.done.all())
             # Each hypothesis ends in one way only, so at least `beam` of the 2 * beam candidates do not end. With a
             # beam near the size of the vocabulary there are fewer candidates: none that ended may go on.
-            scores = scores.masked_fill(ends, float("-inf"))
             order = ends.to(torch.int8).argsort(dim=1, stable=True)[:, :beam]
+            scores = scores.masked_fill(ends, NEVER)
             scores, origins, tokens = scores.gather(1, order), origins.gather(1, order), tokens.gather(1, order)
         else:
-            scores, origins, tokens = scores[:, :beam], origins[:, :beam], tokens[:, :beam]
-        if fusion:
-            fusion.extend(origins, tokens)
-        history = torch.cat([history.gather(1, origins[..., None].expand(-1, -1, position)), tokens[..., None]], 2)
-        base = torch.arange(len(running), device=device)[:, None] * width
-        decoder.reorder((base + origins).view(-1))
-        if complete:
-            remaining = on_device([i for i in range(len(running)) if i not in complete], device)
-            decoder.keep(remaining)
-            running = [sentence for i, sentence in enumerate(running) if i not in complete]
-            if fusion:
-                fusion.states = [states for i, states in enumerate(fusion.states) if i not in complete]
-            scores, tokens, history = scores[remaining], tokens[remaining], history[remaining]
-        tokens = tokens.reshape(-1)
-    # Sorting is stable: of equal scores, the first comes first.
-    return [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[:beam] for hypotheses in finished]
+            scores, origins, tokens = best_scores, best_origins, tokens[:, :beam]
+        if state.fusion:
+            state.fusion.extend(origins, tokens)
+        if not complete:
+            first_rows = torch.arange(B, device=scores.device)[:, None] * W
+            state.decoder.reorder((first_rows + origins).view(-1))
+        state.scores, state.tokens, state.position = scores, tokens, state.position + 1
+        return state.done, ended, best_scores, best_origins, origins, tokens
+
+    def _candidates(self, state: BeamState, full: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The 2 * beam best continuations of W hypotheses a sentence, best first: scores, origins in W, tokens.
+
+        Sentences that are `full` (B,) can only end. Shapes of the results: (B, 2 * beam), fewer where there are fewer
+        continuations.
+        """
+        B, W = state.scores.shape
+        logits = state.decoder.step(state.tokens.reshape(-1))
+        normaliser = wide(logits).logsumexp(-1, keepdim=True)
+        # Padding and the start symbol (ids below EOS) are no words; their probability stays in the normaliser.
+        logits.narrow(1, 0, EOS).fill_(NEVER)
+        count = min((FUSED if state.fusion else 2) * self.width, logits.size(1))
+        values, tokens = logits.topk(count, -1)
+        if full is not None:
+            rows = full.repeat_interleave(W)[:, None]
+            end_alone = F.pad(logits[:, EOS : EOS + 1], (0, count - 1), value=NEVER)
+            values, tokens = torch.where(rows, end_alone, values), tokens.masked_fill(rows, EOS)
+        totals = (wide(values) - normaliser).view(B, W, count) + state.scores[..., None]
+        if state.fusion:
+            totals = totals + state.fusion.scores(tokens.view(B, W, count)).to(totals)
+        best, index = totals.view(B, -1).topk(min(2 * self.width, W * count), -1)
+        return best, index // count, tokens.view(B, -1).gather(1, index)
+
+    def read(self, records: Records, count: int) -> Hypotheses:
+        finished: list[Ranked] = [[] for _ in range(count)]
+        complete = [False] * count
+        # Origins and tokens of the hypotheses of each sentence, position by position.
+        trails: list[list[tuple[list[int], list[int]]]] = [[] for _ in range(count)]
+        for position, (sentences, record) in enumerate(records):
+            divisor = (position + 1) ** self.settings.length_penalty
+            done, ended, scores, end_origins, origins, tokens = (column.tolist() for column in record)
+            for row, sentence in enumerate(sentences):
+                if complete[sentence]:
+                    continue
+                for ends, score, origin in zip(ended[row], scores[row], end_origins[row], strict=True):
+                    if ends and score > NEVER:
+                        finished[sentence].append((score / divisor, _words(trails[sentence], origin)))
+                trails[sentence].append((origins[row], tokens[row]))
+                complete[sentence] = done[row]
+        # Sorting is stable: of equal scores, the first comes first.
+        ranked = [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[: self.width] for hypotheses in finished]
+        best = [hypotheses[0] for hypotheses in ranked]
+        return Hypotheses([words for _, words in best], [score for score, _ in best], ranked=lambda: ranked)
+
+    def finish(self, source: Tensor, hypotheses: Hypotheses) -> Hypotheses:
+        if self.rescorer is None:
+            return hypotheses
+        assert hypotheses.ranked is not None
+        candidates = [{tuple(words): score for score, words in ranked} for ranked in hypotheses.ranked()]
+        return best_of(rescored(self.rescorer, source, candidates, self.settings.rescorer_weight))
 
 
-# A language model scores FUSED * beam continuations of each hypothesis.
-FUSED = 4
+def _words(trail: list[tuple[list[int], list[int]]], hypothesis: int) -> list[int]:
+    """The tokens of a hypothesis after all positions of a trail."""
+    words = []
+    for origins, tokens in reversed(trail):
+        words.append(tokens[hypothesis])
+        hypothesis = origins[hypothesis]
+    words.reverse()
+    return words
 
 
-class _Fusion:
+class Fusion:
     """Shallow fusion with a language model, with its state of every hypothesis, `states[sentence][hypothesis]`."""
 
     def __init__(self, model: LanguageModel, weight: float, sentences: int):
@@ -118,63 +200,13 @@ class _Fusion:
         ]
 
 
-def _candidates(
-    logits: Tensor, scores: Tensor, beam: int, full: list[bool], fusion: _Fusion | None = None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2 * beam best continuations of W hypotheses a sentence, best first: scores, origins in W, tokens.
-
-    logits (B * W, V) are overwritten; scores (B, W) are log-probabilities so far. Sentences that are `full` can only
-    end. Shapes of the results: (B, 2 * beam), fewer where there are fewer continuations.
-    """
-    B, W = scores.shape
-    normaliser = wide(logits).logsumexp(-1, keepdim=True)
-    # Padding and the start symbol (ids below EOS) are no words; their probability stays in the normaliser.
-    logits[:, :EOS] = float("-inf")
-    if any(full):
-        rows = on_device(full, logits.device).repeat_interleave(W)
-        logits[rows, EOS + 1 :] = float("-inf")
-    per_hypothesis = min((FUSED if fusion else 2) * beam, logits.size(1))
-    values, tokens = logits.topk(per_hypothesis, -1)
-    totals = (wide(values) - normaliser).view(B, W, per_hypothesis) + scores[..., None]
-    if fusion:
-        totals = totals + fusion.scores(tokens.view(B, W, per_hypothesis)).to(totals)
-    top, index = totals.view(B, -1).topk(min(2 * beam, W * per_hypothesis), -1)
-    return top, index // per_hypothesis, tokens.view(B, -1).gather(1, index)
-
-
-def _collect(
-    finished: list[Ranked],
-    running: list[int],
-    scores: Tensor,
-    origins: Tensor,
-    ends: Tensor,
-    history: Tensor,
-    divisor: float,
-) -> None:
-    """Add the possible hypotheses that end at this position (`ends` (B, beam), on the CPU) to `finished`."""
-    places = ends.nonzero()
-    rows, slots = places.to(scores.device, non_blocking=True).unbind(1)
-    ended = on_cpu(scores[rows, slots], history[rows, origins[rows, slots]])
-    for row, score, tokens in zip(places[:, 0].tolist(), *(column.tolist() for column in ended), strict=True):
-        if score > float("-inf"):
-            finished[running[row]].append((score / divisor, tokens))
+def steps(networks: Networks, settings: BeamSettings, _scored: bool = True) -> BeamSearch:
+    language_model = networks[LM].scorer if LM in networks else None
+    return BeamSearch(networks[MODEL], settings, language_model, networks.get(RESCORER))
 
 
 def run(
     models: Networks, source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S); scores are those of the ranking."""
-    arguments = (
-        models[MODEL],
-        source,
-        settings.beam,
-        settings.length_penalty,
-        settings.max_length_ratio,
-        models[LM].scorer if LM in models else None,
-        settings.lm_weight,
-    )
-    if RESCORER not in models:
-        return beam_search(*arguments)
-    candidates = [{tuple(tokens): score for score, tokens in hypotheses} for hypotheses in n_best(*arguments)]
-    with torch.no_grad():
-        return best_of(rescored(models[RESCORER], source, candidates, settings.rescorer_weight))
+    return steps(models, settings).translate(source)

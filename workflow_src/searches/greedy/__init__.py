@@ -14,6 +14,7 @@ SEARCH = Search(
     title="greedy",
     settings=GreedySettings,
     run="workflow_src.searches.greedy.search:run",
+    steps="workflow_src.searches.greedy.search:steps",
     needs={MODEL: Role(AUTOREGRESSIVE)},
     look=Look(marker="s"),
 )

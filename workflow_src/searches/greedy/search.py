@@ -1,4 +1,4 @@
-"""Greedy search over a cached autoregressive decoder, batched; finished sentences leave the batch.
+"""Greedy search over a cached autoregressive decoder, batched.
 
 A hypothesis is scored by its log-probability divided by the number of tokens, end symbol counted.
 """
@@ -8,74 +8,68 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.lengths import limits
-from workflow_src.runtime.device import on_cpu, on_device
+from workflow_src.decoding.steps import Record, Records, State, StepSearch
 from workflow_src.searches.greedy import GreedySettings
 from workflow_src.spec import MODEL
-from workflow_src.types import BOS, EOS, AutoregressiveModel, Hypotheses, Networks, wide
-
-# The batch is compacted when at most this share of it is still running: copying the cache costs more than idle rows.
-COMPACT_AT = 0.85
+from workflow_src.types import EOS, AutoregressiveModel, Hypotheses, Networks, wide
 
 
-@torch.no_grad()
-def greedy(
-    model: AutoregressiveModel, source: Tensor, max_length_ratio: float = 2.0, scored: bool = True
-) -> Hypotheses:
-    """The most probable next token, again and again. `source` (B, S).
+class GreedySearch(StepSearch):
+    """The most probable next token, again and again.
 
     Scores are log-probability / tokens; without `scored` they are 0, which spares a normalisation a step.
     """
-    decoder = model.start(model.encode(source))
-    longest = limits(source, max_length_ratio, model.config.max_positions).tolist()
-    count = source.size(0)
-    outputs: list[list[int]] = [[] for _ in range(count)]
-    gains: list[tuple[list[int], Tensor]] = []
-    running = list(range(count))
-    finished = [False] * count
-    tokens = torch.full((count,), BOS, device=source.device)
-    for position in range(max(longest) + 1):
-        logits = decoder.step(tokens)
-        normaliser = wide(logits).logsumexp(-1) if scored else None
-        logits[:, :EOS] = float("-inf")
-        if any(position >= longest[i] for i in running):
-            full = on_device([position >= longest[i] for i in running], source.device)
-            logits[full, EOS + 1 :] = float("-inf")
+
+    # Copying the cache costs more than a few idle rows.
+    idle = 0.15
+
+    def __init__(self, model: AutoregressiveModel, max_length_ratio: float = 2.0, scored: bool = True):
+        super().__init__(model, max_length_ratio)
+        self.scored = scored
+
+    def step(self, state: State) -> Record:
+        """Records the tokens (B,) and, with `scored`, their log-probabilities (B,)."""
+        logits = state.decoder.step(state.tokens)
+        normaliser = wide(logits).logsumexp(-1) if self.scored else None
+        # Padding and the start symbol (ids below EOS) are no words; their probability stays in the normaliser.
+        logits.narrow(1, 0, EOS).fill_(float("-inf"))
         best, tokens = logits.max(-1)
-        if normaliser is not None:
-            gains.append((running, wide(best) - normaliser))
-        going = []
-        for row, (sentence, token) in enumerate(zip(running, tokens.tolist(), strict=True)):
-            if finished[sentence]:
-                continue
-            if token == EOS:
-                finished[sentence] = True
-            else:
-                outputs[sentence].append(token)
-                going.append(row)
-        if not going:
-            break
-        if len(going) <= COMPACT_AT * len(running):
-            keep = on_device(going, source.device)
-            decoder.keep(keep)
-            tokens = tokens.index_select(0, keep)
-            running = [running[row] for row in going]
-    return Hypotheses(outputs, _mean_gains(gains, outputs))
+        full = state.full()
+        if full is not None:
+            tokens = tokens.masked_fill(full, EOS)
+            best = torch.where(full, logits[:, EOS], best)
+        state.tokens, state.position = tokens, state.position + 1
+        state.done = state.done | (tokens == EOS)
+        return (state.done, tokens) if normaliser is None else (state.done, tokens, wide(best) - normaliser)
+
+    def read(self, records: Records, count: int) -> Hypotheses:
+        outputs: list[list[int]] = [[] for _ in range(count)]
+        totals, complete = [0.0] * count, [False] * count
+        for sentences, record in records:
+            tokens, *gains = (column.tolist() for column in record[1:])
+            for row, sentence in enumerate(sentences):
+                if complete[sentence]:
+                    continue
+                if self.scored:
+                    totals[sentence] += gains[0][row]
+                if tokens[row] == EOS:
+                    complete[sentence] = True
+                else:
+                    outputs[sentence].append(tokens[row])
+        return Hypotheses(outputs, [total / (len(words) + 1) for total, words in zip(totals, outputs, strict=True)])
 
 
-def _mean_gains(gains: list[tuple[list[int], Tensor]], outputs: list[list[int]]) -> list[float]:
-    """Log-probability of each output and its end symbol, divided by their number; idle rows' gains are left out."""
-    totals = [0.0] * len(outputs)
-    columns = on_cpu(*(values for _, values in gains))
-    for position, ((running, _), values) in enumerate(zip(gains, columns, strict=True)):
-        for sentence, value in zip(running, values.tolist(), strict=True):
-            if position <= len(outputs[sentence]):
-                totals[sentence] += value
-    return [total / (len(output) + 1) for total, output in zip(totals, outputs, strict=True)]
+def steps(networks: Networks, settings: GreedySettings, scored: bool) -> GreedySearch:
+    return GreedySearch(networks[MODEL], settings.max_length_ratio, scored)
+
+
+def greedy(model: AutoregressiveModel, source: Tensor) -> Hypotheses:
+    """Translate source (B, S) with default settings, without scores."""
+    return GreedySearch(model, scored=False).translate(source)
 
 
 def run(
     models: Networks, source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
 ) -> Hypotheses:
     """Translate source (B, S)."""
-    return greedy(models[MODEL], source, settings.max_length_ratio, scored)
+    return steps(models, settings, scored).translate(source)
