@@ -120,8 +120,8 @@ def _search(search: Search, members: ByKind) -> Faults:
         yield from _setting(search, name)
     if MODEL not in search.needs:
         yield f'needs no role "{MODEL}", which the system itself fills', "add it"
-    if search.traceable and search.series is None:
-        yield "is traceable and has no series to trace", "name one of its settings"
+    if search.series is None and (search.traceable or search.even_steps):
+        yield "is traceable or has even steps, and has no series", "name one of its settings"
     yield from _unknown("has the series", [search.series], settings.model_fields)
     yield from _unknown("names the search", [search.baseline, search.control], searches)
     yield from _unknown("names the family", search.families, members["family"])
@@ -129,15 +129,12 @@ def _search(search: Search, members: ByKind) -> Faults:
 
 def _setting(search: Search, name: str) -> Faults:
     settings, option = search.settings, search.settings.option(name)
-    usual: Any = option.tune
     has = f'has the setting "{name}"'
     for names, why in RESERVED:
         if name in names:
             yield f"{has}, and {why}", "rename it"
     if not _is_format(option.part, (settings.default(name), 1, 1.0, "a")):
         yield f'{has} with the part "{option.part}"', "write a format of one value"
-    if not isinstance(usual, tuple):
-        yield f"{has} with tune {usual!r}", "make it a tuple of the values that dev usually chooses from"
     yield from _unknown(f"{has} for the role", [option.role], search.needs)
     yield from _unknown(f"{has} only with", [option.only_with], settings.model_fields)
     if option.only_with in settings.model_fields and settings.default(option.only_with):

@@ -292,6 +292,8 @@ def searches(changes: str) -> str:
         ('PLUGIN = spec.Plugin("other", "1", searches=(SEARCH,))', ('search "greedy"', "Continuum", "plug-in other")),
         (searches('needs={"model": spec.Role("telepathic")}'), ('search "other-search"', '"model"', '"telepathic"')),
         (searches("traceable=True, series=None"), ('search "other-search"', "traceable", "no series")),
+        (searches("even_steps=True, series=None"), ('search "other-search"', "even steps", "no series")),
+        (searches('needs={"model": spec.Role(agrees=("dim",))}'), ("Role.agrees", UNKNOWN)),
         (searches('needs={"x": spec.Role()}'), ('search "other-search"', 'no role "model"')),
         (searches('families="lvm"'), ("Search.families is 'lvm'",)),
         (searches("families=(family,)"), ("Search.families[0] is",)),
@@ -548,7 +550,8 @@ def test_a_search_that_cannot_be_used_is_refused(changes, words):
 
 def test_a_setting_fills_a_role_of_its_search_and_has_usual_values():
     assert '"judge"' in wrong_search(size=(Annotated[str | None, Option(role="judge")], None))
-    assert "with tune True" in wrong_search(size=(Annotated[int, Option(tune=True)], 3))
+    with pytest.raises(pydantic.ValidationError, match="tune"):
+        Option(tune=True)
 
 
 def test_a_search_with_the_settings_of_another_is_refused():

@@ -21,7 +21,7 @@ from workflow_src.spec.settings import SearchSettings
 from workflow_src.spec.traits import AUTOREGRESSIVE, MODEL
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Role:
     """Another system or network that a family or a search needs.
 
@@ -34,11 +34,11 @@ class Role:
     trait: str | None = None
     agree: tuple[str, ...] = ()
     optional: bool = False
-    program: str | None = None
+    program: Code | None = None
     training: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Look:
     """How a member is drawn: a colour (hexadecimal) and a marker of matplotlib, None for the default.
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pydantic.dataclasses import dataclass
+
 from workflow_src.errors import ConfigError
+from workflow_src.spec.fields import CHECKED
 from workflow_src.spec.sections import Frozen
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True, config=CHECKED)
 class Option:
     """Meaning of a field of a search's settings outside of the search; goes into the field's `Annotated`.
 

@@ -57,8 +57,6 @@ class ProductsLeftOut(TorchDispatchMode):
             result = func(*args, **kwargs)
         if operator in flop_registry:
             self.operations += flop_registry[operator](*args, **kwargs, out_val=result)
-            if "out" in kwargs:
-                return kwargs["out"].copy_(result)
         return result
 
     def _product(self, left: Tensor, right: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def step_series(rows: Iterable[Decode]) -> list[list[Decode]]:
     series: dict[tuple, list[Decode]] = {}
     for row in rows:
         search, values = searches()[row.search], row.values
-        if search.even_steps and search.series and row.own_engine and not row.tune and plain(values):
+        if search.even_steps and row.own_engine and not row.tune and plain(values):
             kept = tuple(getattr(values, name) for name in values.named("follow"))
             series.setdefault((row.system, search.name, *kept), []).append(row)
     return [group for group in series.values() if len(set(map(series_value, group))) > 1]
