@@ -143,6 +143,14 @@ def test_of_other_identities_the_one_that_was_used_last_is_kept_and_older_ones_a
     assert (parent / "notes.txt").exists() and (parent / "notes").exists()
 
 
+def test_a_state_that_training_went_on_from_was_used_last(parent):
+    StateFolder(parent, "second").save(5, tensors(5), {"step": 5})
+    StateFolder(parent, "mine").load()
+    StateFolder(parent, "third")
+    assert StateFolder(parent, "mine").load()[1]["step"] == 30
+    assert StateFolder(parent, "second").load() is None
+
+
 def test_a_system_that_was_written_is_written_again_from_its_last_state_by_the_same_code_alone(parent, monkeypatch):
     StateFolder(parent, "mine").finish()
     assert StateFolder(parent, "mine").load()[1]["step"] == 30

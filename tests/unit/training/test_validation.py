@@ -350,3 +350,17 @@ def test_cosine_and_error_of_a_perfect_and_of_a_contrary_refiner(dev, frozen, si
     assert figures["dev_cosine_noise0"] == pytest.approx(sign, abs=1e-5)
     if sign == 1:
         assert figures["dev_squared_error"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_sentence_that_delta_does_not_move_has_no_cosine(dev, tiny, tiny_settings, frozen, monkeypatch):
+    """Means leave it out."""
+
+    def cosines(direction, offset, mask):
+        values = torch.full((len(mask),), 0.5)
+        values[0] = math.nan
+        return values
+
+    monkeypatch.setattr(refiners, "cosine", cosines)
+    model = untrained("score", tiny, tiny_settings)
+    figures = dev.figures(model, refiners.validate(ScoreMatchingConfig(), frozen.eval()))
+    assert figures["dev_cosine"] == figures["dev_cosine_noise0"] == 0.5
