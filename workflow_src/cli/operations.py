@@ -21,7 +21,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.provenance import code_digest, installed_version
 from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of
-from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.spec import MODEL, Frozen, SearchSettings
 
 FILE = Path("work/operations.json")
 FORMAT = 1
@@ -47,7 +47,7 @@ class Operations:
             return sum(system.family.weights(system.model).values())
         if system.family.fit:
             return 0
-        count = self._counted(["parameters", *self._described(system)], lambda: _size(self._network(system)))
+        count = self._counted("parameters", {MODEL: system}, None, lambda counting, own: counting.size(own[MODEL]))
         return int(count or 0)
 
     def of(self, work: Work) -> float | None:
@@ -77,19 +77,14 @@ class Operations:
 
     def _update(self, system: System) -> float | None:
         """Of an update, for a position of the target."""
-        roles = {role: self.plan.system(name) for role, name in system.filled.items()}
-
-        def count() -> float:
-            from workflow_src.families.build import build_objective
-            from workflow_src.training import counting
-
-            objective = build_objective(system.family.name, system.objective)
-            networks = {role: self._network(other) for role, other in roles.items()}
-            return counting.update(self._network(system), objective, networks, self.length)
-
-        described = {role: self._described(other) for role, other in roles.items()}
-        objective = system.objective.model_dump(mode="json")
-        return self._counted(["update", self._described(system), objective, described, self.length], count)
+        family, objective = system.family.name, system.objective
+        members = {MODEL: system} | {role: self.plan.system(name) for role, name in system.filled.items()}
+        return self._counted(
+            "update",
+            members,
+            objective,
+            lambda counting, networks: counting.update(networks, family, objective, self.length),
+        )
 
     def _search(self, system: System, settings: SearchSettings) -> float | None:
         """Of a sentence, with its rescorer."""
@@ -102,17 +97,13 @@ class Operations:
         members = [system, *map(self.plan.system, system.served_with.values())]
         by_role = {role: self.plan.system(name) for role, name in names.items()}
         filled = fill(needs(searched), [(member, member.family) for member in members], by_role)
-
-        def count() -> float:
-            from workflow_src.training import counting
-
-            networks = {role: self._network(member) for role, member in filled.items()}
-            vocabulary = self.sizes["target"] + len(filled[MODEL].family.symbols)
-            return counting.search(networks, searched, vocabulary, self.length)
-
-        described = {role: self._described(member) for role, member in filled.items()}
-        key = ["search", search_of(searched).name, searched.model_dump(mode="json"), described, self.length]
-        own = self._counted(key, count)
+        vocabulary = self.sizes["target"] + len(filled[MODEL].family.symbols)
+        own = self._counted(
+            search_of(searched).name,
+            filled,
+            searched,
+            lambda counting, networks: counting.search(networks, searched, vocabulary, self.length),
+        )
         ranking = self._scoring(self.plan.system(rescorer), outputs) if rescorer else 0.0
         return None if own is None or ranking is None else own + ranking
 
@@ -134,50 +125,46 @@ class Operations:
         """Of scoring so many outputs of a sentence in one pass."""
         if system.family.weights:
             return self._made_elsewhere(system.family.weights(system.model), outputs)
-
-        def count() -> float:
-            from workflow_src.training import counting
-
-            return counting.scoring(self._network(system), self.length, outputs)
-
-        return self._counted(["scoring", self._described(system), self.length, outputs], count)
+        return self._counted(
+            f"score {outputs}",
+            {MODEL: system},
+            None,
+            lambda counting, networks: counting.scoring(networks[MODEL], self.length, outputs),
+        )
 
     def _made_elsewhere(self, weights: Mapping[str, int], outputs: int) -> float:
         """Of a model without a network here: two for each weight and position, the source's once."""
         return 2.0 * (self.length + 1) * (weights["encoder"] + outputs * (weights["decoder"] + weights["output"]))
 
-    def _described(self, system: System) -> list[Any]:
-        """Of what a network's operations depend on."""
-        return [system.family.name, system.model.model_dump(mode="json"), self.sizes]
-
-    def _network(self, system: System) -> Any:
-        from workflow_src.runtime.device import keep_memory
-        from workflow_src.training import counting
-
-        if system.name not in self._networks:
-            keep_memory()
-            network = counting.without_weights(system.family.name, system.model, self.sizes)
-            self._networks[system.name] = network
-        return self._networks[system.name]
-
-    def _counted(self, key: list[Any], count: Callable[[], float]) -> float | None:
+    def _counted(
+        self, kind: str, members: Mapping[str, System], settings: Frozen | None, count: Callable[[Any, Any], float]
+    ) -> float | None:
+        """`count` of the module `training.counting` and the networks of `members`, by role, where it is not kept."""
+        described = {
+            role: [member.family.name, member.model.model_dump(mode="json")] for role, member in members.items()
+        }
+        key = [kind, described, settings and settings.model_dump(mode="json"), self.sizes, self.length]
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
         if digest not in self.counts:
             if not self.new:
                 print("counting operations of networks", file=sys.stderr, flush=True)
             self.new += 1
             try:
-                self.counts[digest] = count()
+                # Commands that count nothing start without PyTorch.
+                from workflow_src.training import counting
+
+                for member in members.values():
+                    if member.name not in self._networks:
+                        network = counting.without_weights(member.family.name, member.model, self.sizes)
+                        self._networks[member.name] = network
+                networks = {role: self._networks[member.name] for role, member in members.items()}
+                self.counts[digest] = count(counting, networks)
             except Exception as failure:
                 # Networks and searches of plug-ins may need more than zeros.
                 reason = " ".join(str(failure).split()) or type(failure).__name__
-                print(f"warning: hours leave out what cannot be counted ({key[0]}): {reason}", file=sys.stderr)
+                print(f"warning: hours leave out what cannot be counted ({kind}): {reason}", file=sys.stderr)
                 self.counts[digest] = None
         return self.counts[digest]
-
-
-def _size(network: Any) -> int:
-    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _kept(code: Mapping[str, Any]) -> dict[str, float | None]:

@@ -18,11 +18,12 @@ from torch.utils.flop_counter import flop_registry
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ranking import Scoring
-from workflow_src.families.build import build
+from workflow_src.families.build import build, build_objective
 from workflow_src.nn.length import LengthClasses
 from workflow_src.registry import import_object, search_of
-from workflow_src.spec import BASE, EOS, Frozen, SearchSettings
-from workflow_src.types import Batch, Objective, TrainingContext
+from workflow_src.runtime.device import keep_memory
+from workflow_src.spec import BASE, EOS, MODEL, Frozen, SearchSettings
+from workflow_src.types import Batch, TrainingContext
 
 aten = torch.ops.aten
 PRODUCTS, SUMS_OF_PRODUCTS = (aten.mm, aten.bmm), (aten.addmm, aten.baddbmm)
@@ -85,6 +86,7 @@ def counted(vocabulary: int | None = None) -> Iterator[ProductsLeftOut]:
 def without_weights(family: str, model: Frozen | dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A network whose weights are zeros without memory, and which predicts lengths near the source's; `sizes` as in
     `families.build.build`."""
+    keep_memory()
     with torch.device("meta"):
         network = build(family, model, sizes)
     network.to_empty(device="cpu")
@@ -102,15 +104,25 @@ def words(length: int) -> list[int]:
     return [WORD] * length
 
 
-def update(model: nn.Module, objective: Objective, roles: Mapping[str, nn.Module], length: int) -> float:
+def size(network: nn.Module) -> float:
+    """Trained parameters."""
+    return float(sum(parameter.numel() for parameter in network.parameters()))
+
+
+def update(networks: Mapping[str, nn.Module], family: str, objective: Frozen | dict[str, Any], length: int) -> float:
     """Operations of an update, in the middle of a training, for a position of the target: `length` subwords and an end
-    symbol on both sides. `roles` has the frozen systems that the training works with."""
+    symbol on both sides.
+
+    `networks` has that of the family and, by their roles, the frozen ones that the training works with; `objective` are
+    its settings.
+    """
+    model, loss = networks[MODEL], build_objective(family, objective)
     batch = Batch(pad([words(length)], eos=True), pad([words(length)], eos=False), (0,))
-    others = {role: network.eval() for role, network in roles.items()}
+    others = {role: network.eval() for role, network in networks.items() if role != MODEL}
     frozen = others.pop(BASE, None)
     context = TrainingContext(1, 2, 0, frozen, others)
     with counted() as products:
-        objective(model.train(), batch, context).loss.backward()
+        loss(model.train(), batch, context).loss.backward()
     model.zero_grad(set_to_none=True)
     return products.operations / (length + 1)
 

@@ -264,7 +264,7 @@ def test_operations_are_counted_once_for_a_code(tmp_path, monkeypatch, capsys):
     first = estimated("experiment=smoke")
     assert "counting operations" in capsys.readouterr().err
     # Nothing is built: the networks are not asked for.
-    monkeypatch.setattr(operations.Operations, "_network", lambda _self, system: pytest.fail(system.name))
+    monkeypatch.setattr(counting, "without_weights", lambda family, *_: pytest.fail(family))
     again = estimated("experiment=smoke", "seeds=[1, 2]")
     assert again.nodes["train", "lvm"].operations == 2 * first.nodes["train", "lvm"].operations
     content = json.loads(operations.FILE.read_text())
@@ -301,4 +301,6 @@ def test_operations_of_jobs_add_up():
         counted.of(Work("lvm", 12.0, searches=(settings.model_copy(update={"rescorer": rescorer}),)))
         for rescorer in (None, "teacher")
     )
-    assert ranked - own == counting.scoring(counted._network(plan.system("teacher")), 12, 4)
+    assert ranked - own == counting.scoring(
+        counting.without_weights("transformer", plan.system("teacher").model, counted.sizes), 12, 4
+    )

@@ -49,7 +49,7 @@ def test_an_update_counts_what_pytorch_counts_of_a_real_network(family):
     plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     with plain[0], plain[1], FlopCounterMode(display=False) as counter:
         objective(model, batch, context).loss.backward()
-    counted = counting.update(network(family), objective, {}, LENGTH)
+    counted = counting.update({MODEL: network(family)}, family, {}, LENGTH)
     assert counted * (LENGTH + 1) == counter.get_total_flops() > 0
 
 
