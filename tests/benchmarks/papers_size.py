@@ -1,0 +1,184 @@
+"""Milliseconds a batch at the papers' size: autoregressive and non-autoregressive searches, every engine. A benchmark.
+
+    python tests/benchmarks/papers_size.py --device cpu
+    python tests/benchmarks/papers_size.py --device cuda --precision bfloat16
+
+Networks have random weights, a shared vocabulary and presets of `config/models/`. All sources have the same length, and
+all outputs that of `--target`: autoregressive searches end no sentence before its limit, predicted lengths are forced.
+Every round calls all rows in turn. A row's figure on a GPU is the median of the calls. On a CPU it is the least
+processor time of a call on one thread, which other load disturbs less; CTranslate2 is there where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import yaml
+from torch import nn
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.passes import own_networks
+from workflow_src.engines.choose import open_engine
+from workflow_src.engines.ctranslate2 import Engine
+from workflow_src.engines.ctranslate2_spec import write_model
+from workflow_src.families.build import build
+from workflow_src.nn.layers import narrow_stacks
+from workflow_src.registry import engines, families, import_object, search_of, searches
+from workflow_src.spec import SearchSettings
+from workflow_src.types import EOS, UNK
+
+LIKELY, UNLIKELY = 1e6, -1e9
+# Limits of outputs are this much above the ratio times the source's length.
+MARGIN = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    name: str
+    family: str
+    search: str
+    # Laid over `--preset`.
+    preset: str | None = None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+ROWS = (
+    Row("greedy", "transformer", "greedy"),
+    Row("beam 4", "transformer", "beam", settings={"beam": 4}),
+    Row("greedy, 12 + 1 layers", "transformer", "greedy", "base-12-1"),
+    Row("CTC, greedy", "nat", "ctc-greedy"),
+    Row("prior mean", "lvm", "prior-mean"),
+    Row("delta, L = 1", "lvm", "delta", settings={"steps": 1}),
+    Row("score, L = 1", "lvm", "score", settings={"steps": 1}),
+    Row("score, L = 4", "lvm", "score", settings={"steps": 4}),
+)
+Call = Callable[[], Any]
+
+
+def network(family: str, preset: str, vocabulary: int) -> nn.Module:
+    presets = yaml.safe_load(families()[family].presets.read_text(encoding="utf-8"))
+    torch.manual_seed(1)
+    model = build(family, presets[preset], {"source": vocabulary, "target": vocabulary, "joint": True})
+    return model.eval().requires_grad_(False)
+
+
+def forced(model: nn.Module, family: str, difference: int) -> nn.Module:
+    """The model with outputs of one length, that of the source plus `difference`."""
+    if family == "transformer":
+        model.output_bias[EOS] = UNLIKELY
+    if family == "lvm":
+        model.length.outer.bias[len(model.length.outer.bias) // 2 + difference] = LIKELY
+        # A word at every position.
+        model.output_bias[EOS] = UNLIKELY
+    return model
+
+
+def settings_of(row: Row, options: argparse.Namespace) -> SearchSettings:
+    limit = {"max_length_ratio": (options.target - MARGIN) / options.source} if row.family == "transformer" else {}
+    return searches()[row.search].settings(**row.settings, **limit)
+
+
+def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tuple[str, Call]]:
+    """What computes a row, and a call of each."""
+    device, preset = torch.device(options.device), row.preset or options.preset
+    difference = options.target - options.source
+    models = {row.family: forced(network(row.family, preset, options.vocabulary), row.family, difference)}
+    if row.search == "score":
+        models["score"] = network("score", options.preset, options.vocabulary)
+    settings = settings_of(row, options)
+    draw = torch.Generator().manual_seed(2)
+    shape = batch, options.source
+    sources = torch.randint(UNK + 1, options.vocabulary, shape, generator=draw).tolist()
+    if device.type == "cpu" and row.family == "transformer":
+        yield from ctranslate2_calls(models[row.family], settings, sources, options)
+    dtype = getattr(torch, options.precision)
+    for name, model in models.items():
+        model.to(device)
+        if dtype != torch.float32:
+            # As `Translator` does.
+            models[name] = model.to(dtype) if hasattr(model, "start") else narrow_stacks(model, dtype)
+    roles, run = own_networks(models, settings), import_object(search_of(settings).run)
+    if row.family != "transformer" or device.type == "cpu" or options.eager:
+        yield "eager", lambda: run(roles, pad(sources, eos=True).to(device), settings, False)
+    declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
+    if declared.serves(families()[row.family], search_of(settings), settings) is None:
+        engine = open_engine(declared, models, "fast", device)
+        engine.prepare(settings, False, None, batch == 1)
+        yield declared.title, lambda: engine.search(sources, settings, False)
+
+
+def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[tuple[str, Call]]:
+    declared = engines()["ctranslate2"]
+    if not declared.installed():
+        return
+    names = [f"w{number}" for number in range(options.vocabulary)]
+    pieces = {"source": names, "target": names}
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(model, pieces, folder)
+        for kind in ("float32", "int8"):
+            engine = Engine(folder, pieces, model.config.max_positions, compute_type=kind)
+            yield (
+                f"{declared.title}, {kind}",
+                lambda engine=engine: engine.decode(sources, settings, len(sources), False),
+            )
+
+
+def milliseconds(call: Call, device: str) -> float:
+    if device == "cpu":
+        began = time.process_time()
+        call()
+        return 1e3 * (time.process_time() - began)
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - began)
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--preset", default="base")
+    parser.add_argument("--vocabulary", type=int, default=32000)
+    parser.add_argument("--source", type=int, default=25)
+    parser.add_argument("--target", type=int, default=25)
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rows", nargs="+", help="words that names of rows contain; default: all rows")
+    parser.add_argument("--eager", action=argparse.BooleanOptionalAction, default=True)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    kind = torch.device(options.device).type
+    print("| search | engine | " + " | ".join(f"batch of {batch}" for batch in options.batches) + " |")
+    print("| -- | -- |" + " -: |" * len(options.batches))
+    for row in ROWS:
+        if options.rows and not any(word in row.name for word in options.rows):
+            continue
+        figures: dict[str, list[float]] = {}
+        for batch in options.batches:
+            calls = list(calls_of(row, options, batch))
+            times: dict[str, list[float]] = {name: [] for name, _ in calls}
+            for number in range(options.rounds + 1):
+                for name, call in calls:
+                    each = milliseconds(call, kind)
+                    # The first call prepares.
+                    if number:
+                        times[name].append(each)
+            for name, measured in times.items():
+                figures.setdefault(name, []).append(min(measured) if kind == "cpu" else statistics.median(measured))
+        for name, cells in figures.items():
+            print(f"| {row.name} | {name} | " + " | ".join(f"{cell:.3g}" for cell in cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
