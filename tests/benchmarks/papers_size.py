@@ -125,10 +125,8 @@ def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[
         write_model(model, pieces, folder)
         for kind in ("float32", "int8"):
             engine = Engine(folder, pieces, model.config.max_positions, compute_type=kind)
-            yield (
-                f"{declared.title}, {kind}",
-                lambda engine=engine: engine.decode(sources, settings, len(sources), False),
-            )
+            decode = functools.partial(engine.decode, sources, settings, len(sources), False)
+            yield f"{declared.title}, {kind}", decode
 
 
 def milliseconds(call: Call, device: str) -> float:
