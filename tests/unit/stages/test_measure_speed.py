@@ -252,6 +252,21 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     assert cost["search"] == "delta" and cost["operations_a_position"] > 0
 
 
+def test_operations_of_a_step_are_those_of_what_a_step_computes(tiny_bundles):
+    """Of delta: the decoder, the projection onto the vocabulary and the posterior, once for each subword."""
+    rows = [parse(Decode, {"system": "lvm", "name": "d", "search": "delta", "steps": 2, "engine": "eager"})]
+    ((key, counted),) = measure_speed.operations(rows, {"lvm": tiny_bundles["lvm"]}).items()
+    (network,) = Translator.load(tiny_bundles["lvm"], device="cpu").models.values()
+    weights = sum(
+        parameter.numel()
+        for name, parameter in network.named_parameters()
+        if parameter.dim() == 2 and name.startswith(("decoder", "posterior", "latent_projection", "target_embedding"))
+    )
+    # Two layers, which attend to 21 positions of both sides.
+    attention = 4 * 4 * 21 * network.config.dim
+    assert key == ("lvm", "delta") and counted == pytest.approx((2 * weights + attention) * 21 / 20, rel=0.15)
+
+
 def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path, tiny_bundles):
     """On a pretended GPU whose memory holds tensors of 64 KB, by processes that really start."""
     (tmp_path / "test.de").write_text("der Hund ruht\nein Baum\n", encoding="utf-8")
