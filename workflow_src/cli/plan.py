@@ -15,7 +15,7 @@ import functools
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -212,7 +212,16 @@ def overview(request: Request) -> Overview:
     Raises ConfigError for a target that is none, and for everything that is counted where a size is auto and pairs are
     not known; InputError with Snakemake's message for a configuration that it refuses.
     """
-    with _graph_of(request) as (jobs, plan):
+    with job_graph(
+        PROJECT / "Snakefile",
+        settings_of(request.config),
+        request.config,
+        request.configfiles,
+        request.directory,
+        request.targets,
+        request.forcerun,
+    ) as (jobs, names_of_rules):
+        plan: Plan = names_of_rules["plan"]
         counted_sizes = sizes(plan, request.pairs, request.length, _encoded(jobs))
         settings = automatic(plan)
         # Without the number of pairs, hours of later jobs are not known either.
@@ -271,21 +280,6 @@ def _after(plan: Plan) -> dict[str, list[str]]:
     systems = [system for system in plan.loaded.systems.values() if not system.family.imported]
     waited = {system.name: [name for name in system.built_on if name not in plan.imported] for system in systems}
     return {name: list(dict.fromkeys(names)) for name, names in waited.items() if names}
-
-
-@contextlib.contextmanager
-def _graph_of(request: Request) -> Iterator[tuple[list[GraphJob], Plan]]:
-    """Snakemake's jobs with their reasons to run, and the `Plan` of its rules."""
-    with job_graph(
-        PROJECT / "Snakefile",
-        settings_of(request.config),
-        request.config,
-        request.configfiles,
-        request.directory,
-        request.targets,
-        request.forcerun,
-    ) as (jobs, names):
-        yield jobs, names["plan"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -121,17 +121,6 @@ def at_least(search: Search) -> SearchSettings:
     return search.settings(**{name: 1 for name in COUNTS if name in search.settings.model_fields})
 
 
-def iterations_refusal(longest: int, settings: SearchSettings) -> str | None:
-    """Why a model with outputs of at most `longest` subwords cannot be decoded with the settings; None where it can."""
-    iterations = getattr(settings, "iterations", 1)
-    if iterations <= longest:
-        return None
-    return (
-        f"takes at most {longest} iterations, one for each position of its longest output (model.max_positions), and "
-        f"iterations is {iterations}; say {longest} or fewer"
-    )
-
-
 def lengths_refusal(difference: int, settings: SearchSettings) -> str | None:
     """Why a model that predicts length differences up to `difference` cannot be decoded with the settings, or None."""
     most = 2 * difference + 1

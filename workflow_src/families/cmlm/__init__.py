@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import iterations_refusal, lengths_refusal
+from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look
+from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look, Search, SearchSettings
 
 MASK = "mask"
 
@@ -43,6 +43,17 @@ def conflict(model: CmlmConfig, objective: CmlmObjectiveConfig) -> str | None:
     return None
 
 
+def refuses(model: CmlmConfig, _search: Search, settings: SearchSettings) -> str | None:
+    """Why a model cannot be decoded with the settings: iterations or lengths that it does not have."""
+    iterations = getattr(settings, "iterations", 1)
+    if iterations > model.max_positions:
+        return (
+            f"takes at most {model.max_positions} iterations, one for each position of its longest output "
+            f"(model.max_positions), and iterations is {iterations}; say {model.max_positions} or fewer"
+        )
+    return lengths_refusal(model.max_length_difference, settings)
+
+
 FAMILY = Family(
     name="cmlm",
     title="Masked language model",
@@ -55,9 +66,7 @@ FAMILY = Family(
     searches=("mask-predict", "argmax"),
     traits=frozenset({LENGTHS, MASKED}),
     conflict=conflict,
-    refuses=lambda model, _search, settings: (
-        iterations_refusal(model.max_positions, settings) or lengths_refusal(model.max_length_difference, settings)
-    ),
+    refuses=refuses,
     symbols=(MASK,),
     look=Look("#b8860b", dark="#e0b84c"),
     order=5,
