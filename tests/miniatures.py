@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import types
+
 import torch
 from torch import Tensor, nn
 
 from workflow_src import registry, spec
-from workflow_src.decoding import refinement
+from workflow_src.decoding.search import open_search
 from workflow_src.families.cmlm import FAMILY as CMLM
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.families.cmlm.model import MaskedLanguageModel
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.inat import InatConfig
-from workflow_src.families.inat.model import IterativeModel
+from workflow_src.families.inat.model import IterativeRefinementModel
 from workflow_src.families.lanmt import LanmtConfig
 from workflow_src.families.lanmt.model import SourceLatentVariableModel
 from workflow_src.families.lvm import LvmConfig
@@ -26,12 +28,10 @@ from workflow_src.families.tagger import TaggerConfig
 from workflow_src.families.tagger.model import Tagger
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
+from workflow_src.nn.layers import Memory, attention_bias
 from workflow_src.runtime.device import choose
-from workflow_src.searches.beam import BeamSettings
-from workflow_src.searches.beam.search import BeamSearch
-from workflow_src.searches.greedy.search import GreedySearch
 from workflow_src.training.dev import Dev
-from workflow_src.types import EOS, PAD, Batch, Symbols, TrainingContext
+from workflow_src.types import BOS, EOS, PAD, Batch, Symbols, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
 REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
@@ -108,10 +108,10 @@ def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **o
     return lively(model, seed)
 
 
-def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> IterativeModel:
+def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> IterativeRefinementModel:
     torch.manual_seed(seed)
     config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **overrides})
-    return lively(IterativeModel(config, source_size, target_size, joint), seed)
+    return lively(IterativeRefinementModel(config, source_size, target_size, joint), seed)
 
 
 def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Tagger:
@@ -130,7 +130,7 @@ def ending(seed: int = 5, **overrides) -> LatentVariableModel:
     model.length.outer.bias[-1] += 3
     memory = model.encode(pairs([4, 1, 6, 2], [1, 1, 1, 1]).source)
     mask = torch.ones(4, 9, dtype=torch.bool)
-    logits = model.decode(memory, model.prior(memory, mask)[0], mask)
+    logits = decode(model, memory, model.prior(memory, mask)[0], mask)
     lead = (logits[..., EOS + 1 :].amax(-1) - logits[..., EOS]).flatten().sort().values
     # Between two of them, so that none is a tie.
     model.output_bias[EOS] += lead[len(lead) // 2 - 1 : len(lead) // 2 + 1].mean()
@@ -143,21 +143,61 @@ def refiner(kind: str, seed: int = 0, **overrides) -> ScoreNetwork | EnergyNetwo
     return lively(REFINERS[kind](settings), seed)
 
 
-def step_maker(model: nn.Module, search: str, step_size: float = 1.0, refiner: nn.Module | None = None):
-    """The function that makes the steps of a search; None for one without steps."""
-    declared = registry.searches()[search]
-    if declared.step is None:
-        return None
+def search(
+    name: str, model: nn.Module, step_size: float = 1.0, refiner: nn.Module | None = None, scored=True, **settings
+):
+    """A search by its name, for a model and a network that refines; a `step_size` only where the search has one."""
+    declared = registry.searches()[name]
     networks = {spec.MODEL: model} | ({spec.REFINER: refiner} if refiner is not None else {})
     sized = {"step_size": step_size} if "step_size" in declared.settings.model_fields else {}
-    return registry.step_maker(networks, declared.settings(**sized))
+    return open_search(networks, declared.settings(**sized, **settings), scored)
 
 
-def translate_batch(
-    model, source: Tensor, search: str, steps: int = 0, step_size: float = 1.0, refiner=None, **options
+def translate(
+    model,
+    source: Tensor,
+    name: str,
+    steps: int = 0,
+    step_size: float = 1.0,
+    refiner=None,
+    lengths: Tensor | None = None,
+    trace: bool = False,
+    scored: bool = True,
+    **settings,
 ):
-    """`refinement.translate_batch` with the steps of a search by its name."""
-    return refinement.translate_batch(model, source, step_maker(model, search, step_size, refiner), steps, **options)
+    """Translations of a search that refines, by its name; `steps` only where the search has some."""
+    if name != "prior-mean":
+        settings["steps"] = steps
+    return search(name, model, step_size, refiner, scored, **settings).translate(source, lengths, trace)
+
+
+def searched(networks, source: Tensor, settings, scored: bool = True, trace: bool = False, lengths=None):
+    """Translations of source (B, S) by the search of its settings, with networks by role."""
+    return open_search(networks, settings, scored).translate(source, lengths, trace)
+
+
+def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True):
+    """Translations by the best symbols of slots."""
+    return search("ctc-greedy", model, scored=scored, blank_penalty=blank_penalty).translate(source)
+
+
+def ctc_beam(model, source: Tensor, settings, language_model=None, rescorer=None, scored: bool = True):
+    """Translations by the search over prefixes; `language_model` is an object of `types.LanguageModel`."""
+    networks = {spec.MODEL: model, "rescorer": rescorer}
+    if language_model is not None:
+        networks["language_model"] = types.SimpleNamespace(scorer=language_model)
+    return searched(networks, source, settings, scored)
+
+
+def decode(model, memory, z: Tensor, mask: Tensor) -> Tensor:
+    """Logits (B, T, V) of p(y|z,x) of all symbols, of a model with latents of target positions."""
+    return nn.functional.linear(model.hidden(memory, z, mask), model.target_embedding.weight, model.output_bias)
+
+
+def memory_of(states: Tensor, mask: Tensor) -> Memory:
+    """Source states (B, S, D) at the positions of mask (B, S), of a source that says nothing else."""
+    source = torch.where(mask, BOS, PAD)
+    return Memory(states, mask, attention_bias(mask), source, torch.zeros_like(states))
 
 
 def tokens(lengths: list[int], size: int, seed: int = 0, end: bool = False) -> Tensor:
@@ -223,11 +263,12 @@ def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:
 
 
 def greedy(model, source, max_length_ratio: float = 2.0, scored: bool = True):
-    return GreedySearch(model, max_length_ratio, scored).translate(source)
+    return search("greedy", model, scored=scored, max_length_ratio=max_length_ratio).translate(source)
 
 
-def beam_search(model, source, beam: int = 4, length_penalty: float = 1.0, max_length_ratio: float = 2.0, **options):
-    """Options: `language_model`, with `lm_weight`."""
-    weight = {"lm_weight": options.pop("lm_weight")} if "lm_weight" in options else {}
-    settings = BeamSettings(beam=beam, length_penalty=length_penalty, max_length_ratio=max_length_ratio, **weight)
-    return BeamSearch(model, settings, **options).translate(source)
+def beam_search(model, source, beam: int = 4, language_model=None, **settings):
+    """`language_model` is an object of `types.LanguageModel`."""
+    networks = {spec.MODEL: model}
+    if language_model is not None:
+        networks["language_model"] = types.SimpleNamespace(scorer=language_model)
+    return searched(networks, source, registry.searches()["beam"].settings(beam=beam, **settings))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import importlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
 # From low to high.
@@ -109,12 +111,18 @@ MATHEMATICS = [
 
 @pytest.mark.parametrize("path", MATHEMATICS, ids=module_name)
 def test_losses_and_searches_get_models_as_arguments(path):
-    """No class of a model is imported, but for annotations (below `if TYPE_CHECKING`)."""
+    """Of models they name the bases in `nn`; no family's is imported, but for annotations (below `if TYPE_CHECKING`),
+    and no network is built."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    networks = set()
     for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
         classes = [alias.name for alias in node.names if alias.name[0].isupper()]
-        models = node.module.startswith("workflow_src.nn") or node.module.endswith(".model")
-        assert not (models and classes), f"{path} imports {classes}"
+        assert not (node.module.endswith(".model") and classes), f"{path} imports {classes}"
+        if node.module.startswith("workflow_src.nn"):
+            imported = {name: getattr(importlib.import_module(node.module), name) for name in classes}
+            networks |= {n for n, x in imported.items() if isinstance(x, type) and issubclass(x, torch.nn.Module)}
+    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    assert not networks & called, f"{path} builds {networks & called}"
 
 
 # Modules that a dry run imports, and those of commands of `continuum` that need no model.

@@ -11,10 +11,11 @@ import yaml
 from miniatures import context, gradients, lively, one, padded, pairs
 
 from workflow_src.config.experiment import TrainingConfig
+from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.registry import families, fill, import_object, needs, of_the_family, searches
+from workflow_src.registry import families, fill, needs, of_the_family, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, SCORER
 from workflow_src.training.update import make_optimiser
@@ -228,13 +229,12 @@ def run(name: str, family: str, model, filled, source):
     search = searches()[name]
     counts = ("steps", "beam", "lengths", "samples", "draws", "iterations", "length_beam")
     few = {field: 2 for field in counts if field in search.settings.model_fields}
-    stepping = next((other for other in FAMILIES[family].searches if searches()[other].step), None)
+    stepping = next((other for other in FAMILIES[family].searches if searches()[other].refines), None)
     settings = search.settings(**few, **dict.fromkeys(search.settings.named("steps"), stepping))
     networks = [(model, FAMILIES[family])]
     networks += [(filled[BASE], FAMILIES[filler(family, BASE)])] if BASE in filled else []
     named = of_the_family(settings, {role: member for role, member in filled.items() if role != BASE})
-    with torch.no_grad():
-        return import_object(search.run)(fill(needs(settings), networks, named), source, settings)
+    return open_search(fill(needs(settings), networks, named), settings).translate(source)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])

@@ -22,13 +22,13 @@ from miniatures import (
     tagger,
     tokens,
     transformer,
-    translate_batch,
+    translate,
 )
 
 from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import own_networks
+from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.cuda_graphs import CapturedPasses
 from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
@@ -62,7 +62,7 @@ def test_autoregressive_searches_agree(beam):
 def test_latent_searches_agree(name):
     def search(device):
         network = copy.deepcopy(refiner(name)).to(device) if name in ("score", "energy") else None
-        return translate_batch(copy.deepcopy(lvm()).to(device), SOURCE.to(device), name, 3, refiner=network)
+        return translate(copy.deepcopy(lvm()).to(device), SOURCE.to(device), name, 3, refiner=network)
 
     on_cpu, on_gpu = both(search)
     assert on_cpu == on_gpu
@@ -87,12 +87,8 @@ def test_searches_over_slots_agree(case):
 
     def search(device):
         model = nat(size, size, seed=4, **latents).to(device)
-        with torch.no_grad():
-            hypotheses.append(
-                registry.import_object(declared.run)(
-                    {MODEL: model}, source.to(device), declared.settings(**SLOTS[case])
-                )
-            )
+        opened = open_search({MODEL: model}, declared.settings(**SLOTS[case]))
+        hypotheses.append(opened.translate(source.to(device)))
         return hypotheses[-1]
 
     on_cpu, on_gpu = both(search)
@@ -128,9 +124,8 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
     on_gpu = {name: copy.deepcopy(model).to(runtime.device) for name, model in models.items()}
     passes = CapturedPasses(on_gpu, runtime.device)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
-    with torch.no_grad():
-        run = registry.import_object(declared.run)
-        expected = run(own_networks(models, settings), pad(sources, eos=True), settings, False).tokens
+    search = open_search(own_networks(models, settings), settings, scored=False)
+    expected = search.translate(pad(sources, eos=True)).tokens
     for size in (1, 3, 7, 1):
         by_batch = [passes.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
         assert [row for rows in by_batch for row in rows] == expected

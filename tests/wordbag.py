@@ -41,7 +41,7 @@ FAMILY = Family(
     look=Look("#a0522d", dark="#d08a5d"), order=7,
 )
 SEARCH = Search(
-    name="unrepeat", title="without repetitions", settings=Settings, run="bagged.code:run", series="passes",
+    name="unrepeat", title="without repetitions", settings=Settings, module="bagged.code:Unrepeat", series="passes",
     traceable=True,
     look=Look(marker="h"),
 )
@@ -110,7 +110,8 @@ CODE = '''
 import torch
 from torch import nn
 
-from workflow_src.types import EOS, PAD, DevFigures, Hypotheses, LossTerms, Measured
+from workflow_src.decoding.search import SearchModule
+from workflow_src.types import EOS, PAD, DevFigures, LossTerms, Measured
 
 
 class Bag(nn.Module):
@@ -148,18 +149,24 @@ def validate(config, base):
     return DevFigures(measure, {}, "dev_words")
 
 
-def run(models, source, settings, scored=True, trace=False):
+class Unrepeat(SearchModule):
     """The most probable words; then, `passes` times, the next best word where one follows itself."""
-    lengths = (((source != PAD).sum(1) - 1) * settings.stretch).long().clamp(min=1).tolist()
-    logits = models["model"](source, max(lengths))
-    logits[..., : EOS + 1] = float("-inf")
-    ranked = logits.argsort(-1, descending=True)
-    places, traces = torch.zeros_like(ranked[..., :1]), []
-    for number in range(settings.passes + 1):
-        words = ranked.gather(-1, places)[..., 0]
-        traces.append([row[:count] for row, count in zip(words.tolist(), lengths)])
-        places[:, 1:, 0] += words[:, 1:] == words[:, :-1]
-    return Hypotheses(traces[-1], [0.0] * len(lengths), traces=traces if trace else None)
+
+    def forward(self, source, lengths=None, watch=None):
+        if lengths is None:
+            lengths = (((source != PAD).sum(1) - 1) * self.settings.stretch).long().clamp(min=1)
+        mask = torch.arange(int(lengths.max())) < lengths[:, None]
+        logits = self.model(source, mask.size(1))
+        logits[..., : EOS + 1] = float("-inf")
+        ranked = logits.argsort(-1, descending=True)
+        places = torch.zeros_like(ranked[..., :1])
+        for _ in range(self.settings.passes + 1):
+            words = ranked.gather(-1, places)[..., 0]
+            outputs = torch.where(mask, words, PAD)
+            if watch:
+                watch(outputs)
+            places[:, 1:, 0] += words[:, 1:] == words[:, :-1]
+        return outputs, torch.zeros(len(outputs))
 '''
 
 

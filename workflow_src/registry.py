@@ -315,21 +315,10 @@ def plain(settings: SearchSettings) -> bool:
 def refinement(settings: SearchSettings) -> Search | None:
     """The search whose steps a search takes: its own, or the one that a setting names; None where it takes none."""
     search = search_of(settings)
-    if search.step is not None:
+    if search.refines:
         return search
     borrowed = [getattr(settings, name) for name in settings.named("steps")]
     return searches()[borrowed[0]] if borrowed and borrowed[0] else None
-
-
-def step_maker(networks: Mapping[str, Any], settings: SearchSettings) -> Any:
-    """The function of (memory, mask) that makes a search's steps, from networks by role; None without steps."""
-    search = refinement(settings)
-    if search is None or search.step is None:
-        return None
-    if not isinstance(settings, search.settings):
-        shared = {name: getattr(settings, name) for name in search.settings.model_fields if hasattr(settings, name)}
-        settings = search.settings.model_validate(shared)
-    return import_object(search.step)(networks, settings)
 
 
 def needs(settings: SearchSettings) -> dict[str, Role]:

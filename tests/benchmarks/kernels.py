@@ -19,15 +19,15 @@ from typing import Any
 import torch
 import yaml
 from pretended_cuda import counted, pretended
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from workflow_src.decoding.batches import search_all
-from workflow_src.decoding.passes import own_networks
+from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.cuda_graphs import CapturedPasses
 from workflow_src.families.build import build
-from workflow_src.registry import families, import_object, searches
+from workflow_src.registry import families, searches
 from workflow_src.types import EOS, Hypotheses
 
 SIZES = {"source": 50, "target": 50, "joint": True}
@@ -96,14 +96,8 @@ def search_of(
     models = {family: model.to(device) for family, model in networks(row).items()}
     declared = searches()[row.search]
     settings = declared.settings(**row.settings)
-    run = import_object(declared.run)
-    roles = own_networks(models, settings)
-
-    def search(source: Tensor) -> Hypotheses:
-        with torch.no_grad():
-            return run(roles, source, settings, False)
-
-    return lambda: search_all(search, sentences, 64, device)
+    search = open_search(own_networks(models, settings), settings, scored=False)
+    return lambda: search_all(search.translate, sentences, 64, device)
 
 
 def eager(row: Row) -> Counter[str]:
@@ -119,7 +113,7 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
     """The search of a sentence by a captured graph; None where no graph serves."""
     device, declared = torch.device("cuda"), searches()[row.search]
     settings = declared.settings(**row.settings)
-    if (declared.program is None and declared.steps is None) or declared.varies(settings):
+    if not (declared.program or declared.positions) or declared.varies(settings):
         return None
     passes = CapturedPasses({family: model.to(device) for family, model in networks(row).items()}, device)
     return lambda: passes.translate([SENTENCE], settings)

@@ -16,8 +16,8 @@ import time
 import torch
 
 from workflow_src.data.lines import read_lines
+from workflow_src.decoding.ctc import slot_logits
 from workflow_src.searches.ctc_beam import compiled, prefixes
-from workflow_src.searches.ctc_beam.search import LogitsPass
 from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.serving.translator import Translator
 from workflow_src.types import EOS
@@ -46,9 +46,10 @@ def main() -> None:
     compiled.try_out()
     language_model = translator.models["ngram"].scorer
     lines = [line for line in read_lines(arguments.source) if line.strip()][: arguments.sentences]
-    network, logits = LogitsPass(model), []
+    logits = []
     for ids in translator.subwords.encode_source(lines):
-        logits.append([part.numpy() for part in network(torch.tensor([[*ids, EOS]]))])
+        scores, mask = slot_logits(model, torch.tensor([[*ids, EOS]]))
+        logits.append((scores.numpy(), mask.sum(1).numpy()))
     print("| beam | `min_ratio` | `beam_threshold` | Python | compiled |\n|---|---|---|---|---|")
     for width, min_ratio, threshold in ROWS:
         rows = [rows_of_arrays(*one, min_ratio, False)[0] for one in logits]

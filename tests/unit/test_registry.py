@@ -342,7 +342,7 @@ def write_inner(folder: Path, init: str, code: str) -> None:
             families('loss="workflow_src.losses.common:no_such_loss"'),
             ('family "other-family"', "workflow_src.losses.common", "no_such_loss"),
         ),
-        (searches('run="workflow_src.searches.greedy.search:no_run"'), ('search "other-search"', "no_run")),
+        (searches('module="workflow_src.searches.greedy.search:Nothing"'), ('search "other-search"', "Nothing")),
         (
             searches('needs={"model": spec.Role(program="nowhere:x")}'),
             ('search "other-search"', 'the program of model "nowhere:x"'),

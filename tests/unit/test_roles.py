@@ -49,7 +49,7 @@ family = dataclasses.replace(
     searches=("mark",), symbols=("mask", "blank"), needs={"critic": Role(AUTOREGRESSIVE, agree=("max_positions",))},
 )
 search = dataclasses.replace(
-    SEARCH, name="mark", settings=MarkedSettings, run="marked.code:run",
+    SEARCH, name="mark", settings=MarkedSettings, module="marked.code:Marked",
     needs={MODEL: Role("bagging"), "critic": Role(AUTOREGRESSIVE)},
 )
 # It looks at what the critic thinks of padding.
@@ -102,14 +102,23 @@ def validate(config, base, critic):
     return dataclasses.replace(declared, measure=measure)
 
 
-def run(models, source, settings, scored=True, trace=False):
+class Marked(plain.Unrepeat):
     """A mask before every word and a blank at the end; what the critic thinks of the words."""
-    hypotheses, symbols = plain.run(models, source, settings, scored, trace), models["model"].symbols
-    words = [[word for word in row if word not in symbols.ids] or [3] for row in hypotheses.tokens]
-    target = pad(words, eos=False).to(source.device)
-    scores = models["critic"].log_probabilities(source, target).mean(1).tolist()
-    marked = [[one for word in row for one in (symbols["mask"], word)] + [symbols["blank"]] for row in words]
-    return Hypotheses(marked, scores)
+
+    def __init__(self, networks, settings, scored=True):
+        super().__init__(networks, settings, scored)
+        self.critic = networks["critic"]
+
+    def hypotheses(self, source, outputs):
+        symbols = self.model.symbols
+        words = [
+            [word for word in row if word not in symbols.ids] or [3]
+            for row in super().hypotheses(source, outputs).tokens
+        ]
+        target = pad(words, eos=False).to(source.device)
+        scores = self.critic.log_probabilities(source, target).mean(1).tolist()
+        marked = [[one for word in row for one in (symbols["mask"], word)] + [symbols["blank"]] for row in words]
+        return Hypotheses(marked, scores)
 '''
 
 

@@ -204,7 +204,7 @@ def _filled(settings: SearchSettings, system: System, systems: dict[str, System]
     for name in settings.named("steps"):
         networks = [system, *([systems[system.base]] if system.base else [])]
         candidates = [search for network in networks for search in searches_of(network.family)]
-        stepping = [search for search in candidates if searches()[search].step]
+        stepping = [search for search in candidates if searches()[search].refines]
         value = getattr(settings, name)
         if value is not None and value not in stepping:
             raise ConfigError(f"{where}.{name}", value, problem="no search that takes steps", allowed=stepping)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import Pass
 from workflow_src.decoding.ranking import best_of, rescored
-from workflow_src.runtime.device import on_cpu
-from workflow_src.types import PAD, EncoderOutput, Hypotheses, OnePassModel, Rescorer, SourceLatentModel, SymbolModel
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.length import LengthChoice
+from workflow_src.nn.models import LatentModel, OnePassModel, Scorer
+from workflow_src.types import EOS, PAD, Hypotheses
 
 
 def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
@@ -28,70 +28,33 @@ def noise_table(draws: int, positions: int, width: int, seed: int) -> Tensor:
     return torch.from_numpy(np.stack(tables))
 
 
-def draw_latents(
-    model: SourceLatentModel, memory: EncoderOutput, noise: Tensor, temperature: float
-) -> tuple[EncoderOutput, Tensor]:
+def draw_latents(model: LatentModel, memory: Memory, noise: Tensor, temperature: float) -> tuple[Memory, Tensor]:
     """Source states (B * K, S, D) and latents (B * K, S, Z): the prior's mean + temperature x deviation x noise.
 
     `noise` (K, positions, Z) is a table of `noise_table`; the K draws of a sentence are consecutive rows.
     """
-    mean, deviation = model.prior(memory)
+    mean, deviation = model.prior(memory, memory.mask)
     table = noise[:, : mean.size(1)].to(mean)
     z = mean[:, None] + temperature * deviation[:, None] * table
     rows = torch.arange(mean.size(0), device=mean.device).repeat_interleave(len(noise))
     return memory.select(rows), z.flatten(0, 1)
 
 
-class LengthSettings(Protocol):
-    """Settings of searches that try one or several target lengths."""
+def likely_lengths(model: OnePassModel, memory: Memory, count: int, choice: LengthChoice) -> tuple[Memory, Tensor]:
+    """Source states (B * K, S, D) and target lengths (B * K,): the `count` = K most probable of each sentence.
 
-    @property
-    def lengths(self) -> int: ...
-
-    @property
-    def length_quantile(self) -> float | None: ...
-
-    @property
-    def lengthening(self) -> float: ...
-
-
-def likely_lengths(
-    model: OnePassModel, memory: EncoderOutput, settings: LengthSettings
-) -> tuple[EncoderOutput, Tensor]:
-    """Source states (B * K, S, D) and target lengths (B * K,): the `lengths` = K most probable of each sentence.
-
-    Where K is 1, a `length_quantile` of the settings applies. The lengths of a sentence are consecutive.
+    Where K is 1, the length is that of `choice`. The lengths of a sentence are consecutive.
     """
-    if settings.lengths == 1:
-        return memory, model.length.predict(memory, settings.length_quantile, settings.lengthening)
-    lengths = model.length.likely(memory, settings.lengths, settings.lengthening)
+    if count == 1:
+        return memory, model.length.predict(memory, choice)
+    lengths = model.length.likely(memory, count, choice.lengthening)
     rows = torch.arange(lengths.size(0), device=lengths.device).repeat_interleave(lengths.size(1))
     return memory.select(rows), lengths.flatten()
 
 
-def read_symbols(model: SymbolModel, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
-    """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and, if `scored`, their mean log-probability
-    (B,), else 0."""
-    best, symbols = logits.max(-1)
-    rows = model.output(symbols, mask)
-    if not scored:
-        return rows, torch.zeros_like(best[:, 0])
-    gains = (best - logits.logsumexp(-1)) * mask
-    return rows, gains.sum(1) / mask.sum(1)
-
-
-@torch.no_grad()
-def best_outputs(model: OnePassModel, source: Tensor) -> Hypotheses:
-    """Translations of source (B, S): the best symbol of every position at the most probable length, without scores."""
-    memory = model.encode(source)
-    hidden, mask = model.hidden(memory, model.length.predict(memory))
-    rows, _ = read_symbols(model, model.logits(hidden), mask, scored=False)
-    return Hypotheses(unpadded(rows), [0.0] * len(rows))
-
-
 def unpadded(outputs: Tensor) -> list[list[int]]:
-    """Outputs (B, N) without padding."""
-    return [[i for i in row if i != PAD] for row in outputs.tolist()]
+    """Outputs (B, N) as lists of subword ids, without padding and end symbols."""
+    return [[i for i in row if i not in (PAD, EOS)] for row in outputs.tolist()]
 
 
 def kept_symbols(symbols: Tensor, keep: Tensor) -> Tensor:
@@ -120,7 +83,7 @@ def winners(
     outputs: Tensor,
     scores: Tensor,
     source: Tensor,
-    rescorer: Rescorer | None,
+    rescorer: Scorer | None,
     scored: bool = True,
     length_penalty: float = 1.0,
 ) -> Hypotheses:
@@ -130,7 +93,6 @@ def winners(
     log p / |y| ** length_penalty. Of equal outputs the best score counts. A rescorer ranks outputs by its own
     log p(y|x) / (|y| + 1); unless `scored`, it skips sentences whose candidates are all equal.
     """
-    outputs, scores = on_cpu(outputs, scores)
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(source))]
     per_sentence = len(rows) // len(source)
@@ -143,19 +105,15 @@ def winners(
     return best_of(candidates)
 
 
-def join_batches(batches: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """Outputs (C, N), padded, and scores (C,) of several batches as one batch."""
-    width = max(outputs.size(1) for outputs, _ in batches)
-    outputs = torch.cat([nn.functional.pad(outputs, (0, width - outputs.size(1))) for outputs, _ in batches])
-    return outputs, torch.cat([scores for _, scores in batches])
+def joined(batches: Sequence[Sequence[Tensor]]) -> tuple[Tensor, ...]:
+    """Outputs of several batches as those of one: (C,), or (C, N, …), padded to the same N."""
+    if len(batches) == 1:
+        return tuple(batches[0])
+    return tuple(_concatenated(tensors) for tensors in zip(*batches, strict=True))
 
 
-def winners_pass(module: nn.Module, rescorer: Rescorer | None, scored: bool, length_penalty: float = 1.0) -> Pass:
-    """The pass of a module that computes candidates (B * K, N) and scores (B * K,), which `winners` ranks."""
-
-    @torch.no_grad()
-    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, arrays)
-        return winners(outputs, scores, torch.from_numpy(source), rescorer, scored, length_penalty)
-
-    return Pass(module, outputs=("outputs", "scores"), read=read)
+def _concatenated(tensors: Sequence[Tensor]) -> Tensor:
+    if tensors[0].dim() == 1:
+        return torch.cat(list(tensors))
+    width, after = max(tensor.size(1) for tensor in tensors), [0, 0] * (tensors[0].dim() - 2)
+    return torch.cat([nn.functional.pad(x, (*after, 0, width - x.size(1)), value=PAD) for x in tensors])

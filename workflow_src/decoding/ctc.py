@@ -6,10 +6,11 @@ import itertools
 
 from torch import Tensor
 
-from workflow_src.types import AlignedLatentModel, wide
+from workflow_src.nn.models import AlignedModel
+from workflow_src.types import wide
 
 
-def slot_logits(model: AlignedLatentModel, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+def slot_logits(model: AlignedModel, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) of source (B, S), blank last, and the mask (B, N) of real slots.
 
     Symbols that may not be output have -inf; `blank_penalty` is subtracted from the blank's logits.

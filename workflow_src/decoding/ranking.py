@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import Compiled, Function
+from workflow_src.nn.models import Scorer
 from workflow_src.runtime.device import on_device
-from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, Rescorer, with_end
+from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, with_end
 
 # Number of candidates whose logits are held at once. It changes memory alone: candidates do not influence each other.
 ROWS = 512
@@ -20,29 +22,52 @@ ROWS = 512
 Candidates = Mapping[tuple[int, ...], float]
 
 
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A function of another system's network that searches call, as one function of tensors; see `Role.program`.
+
+    module    forward(source (B, S) int64, …) -> one tensor
+    inputs    names of the inputs after the source, with the indices of axes that vary
+    alone     example inputs for exporters, with any values: one sentence without padding
+    together  example inputs for several sentences
+    """
+
+    module: nn.Module
+    inputs: Mapping[str, tuple[int, ...]]
+    alone: tuple[Tensor, ...]
+    together: tuple[Tensor, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A network and its role's function, computed by an engine; searches get it in place of the network."""
+
+    network: nn.Module
+    function: Callable[..., Tensor]
+
+    @property
+    def config(self) -> Any:
+        return self.network.config
+
+
 class Scoring(nn.Module):
     """log p(y|x) of outputs, end symbols counted: source (B, S), the row of the source of each output (C,), and outputs
     (C, T) -> (C,). Source states are computed once a sentence."""
 
-    def __init__(self, rescorer: Rescorer):
+    def __init__(self, rescorer: Scorer):
         super().__init__()
         self.rescorer = rescorer
 
     def forward(self, source: Tensor, rows: Tensor, target: Tensor) -> Tensor:
         states = self.rescorer.scoring_states(source)
-        if source.size(0) > 1 or not shares_source(self.rescorer):
+        if source.size(0) > 1 or not self.rescorer.shares_source:
             states = states.select(rows)
         return self.rescorer.log_probability(states, target)
 
 
-def shares_source(rescorer: Rescorer) -> bool:
-    """Whether the states of one sentence broadcast over several outputs."""
-    return getattr(rescorer, "shares_source", False)
-
-
-def scoring(network: Rescorer) -> Function | None:
+def scoring(network: Scorer) -> Function | None:
     """`Scoring` of a rescorer for engines that compile it; None where it is no function of fixed operators."""
-    if not shares_source(network):
+    if not network.shares_source:
         return None
     word, sentences = UNK + 1, torch.tensor([[5, 6, 7, 8, EOS], [9, 6, EOS, PAD, PAD]])
     outputs = torch.tensor([[word, word, word], [word, word, PAD]])
@@ -55,7 +80,7 @@ def scoring(network: Rescorer) -> Function | None:
 
 
 def rescored(
-    rescorer: Rescorer | Compiled,
+    rescorer: Scorer | Compiled,
     source: Tensor,
     candidates: Sequence[Candidates],
     weight: float | None = None,

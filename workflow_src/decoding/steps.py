@@ -6,7 +6,6 @@ An engine may run the same steps in blocks of fixed shapes (`engines/captured_st
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,8 +13,9 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.lengths import limits
+from workflow_src.decoding.search import SearchModule
 from workflow_src.runtime.device import on_cpu, on_device
-from workflow_src.types import BOS, AutoregressiveModel, Hypotheses, IncrementalDecoder
+from workflow_src.types import BOS, Hypotheses, IncrementalDecoder
 
 # What a step wrote: whether each sentence is done (B,), and tensors of the search, with sentences as first axis.
 Record = tuple[Tensor, ...]
@@ -64,21 +64,14 @@ class State:
         return self.limits <= self.position
 
 
-class StepSearch(ABC):
+class StepSearch(SearchModule):
     """A search position by position.
 
-    `width` hypotheses a sentence. The eager loop drops finished sentences when they are at least the share `idle` of
-    the batch: dropping copies what the decoder keeps.
+    There are `width` hypotheses a sentence. The eager loop drops finished sentences when they are at least the share
+    `idle` of the batch: dropping copies what the decoder keeps.
     """
 
-    width = 1
     idle = 0.0
-
-    # An `AutoregressiveModel`; with `start_fixed` where steps are captured.
-    model: Any
-
-    def __init__(self, model: AutoregressiveModel, max_length_ratio: float):
-        self.model, self.max_length_ratio = model, max_length_ratio
 
     def begin(self, source: Tensor, start: Callable[[Any], IncrementalDecoder] | None = None) -> State:
         """The state before the first position of source (B, S).
@@ -87,7 +80,7 @@ class StepSearch(ABC):
         sentence, where otherwise the first position widens one.
         """
         memory, count, device = self.model.encode(source), source.size(0), source.device
-        longest = limits(source, self.max_length_ratio, self.model.config.max_positions)
+        longest = limits(source, self.settings.max_length_ratio, self.model.config.max_positions)
         return State(
             decoder=(start or self.model.start)(memory),
             tokens=torch.full((count,), BOS, device=device),
@@ -97,24 +90,28 @@ class StepSearch(ABC):
             done=torch.zeros(count, dtype=torch.bool, device=device),
         )
 
-    @abstractmethod
     def step(self, state: Any) -> Record:
         """Write the next position of every sentence; rows that are done write anything.
 
         Reads no value where shapes are fixed. Replaces `state.done` where it may have changed.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def read(self, records: Records, count: int) -> Hypotheses:
         """The outputs of `count` sentences."""
+        raise NotImplementedError
 
     def finish(self, _source: Tensor, hypotheses: Hypotheses) -> Hypotheses:
         """The result for source (B, S), from what was read."""
         return hypotheses
 
     @torch.no_grad()
-    def translate(self, source: Tensor) -> Hypotheses:
-        """Translate source (B, S) eagerly: finished sentences leave the batch."""
+    def translate(self, source: Tensor, lengths: Tensor | None = None, trace: bool = False) -> Hypotheses:
+        """Translate source (B, S) eagerly: finished sentences leave the batch.
+
+        There are no outputs of given lengths, and no traces.
+        """
+        del lengths, trace
         state = self.begin(source)
         sentences = list(range(source.size(0)))
         written: list[tuple[list[int], Record]] = []

@@ -18,7 +18,7 @@ def _named(settings: SearchSettings) -> str | None:
 
 
 def _programs(_family: Family, search: Search, settings: SearchSettings) -> str | None:
-    if search.program is None:
+    if not search.program:
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):
         return f"cannot compute search {search.name} {reason}; remove one of the two"
@@ -34,7 +34,7 @@ def _alone(settings: SearchSettings) -> str | None:
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
-    if search.steps is not None:
+    if search.positions:
         # Its outputs may be ranked by another system.
         reason = search.varies(settings)
         return f"cannot compute search {search.name} {reason}; remove one of the two" if reason else None

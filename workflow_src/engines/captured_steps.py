@@ -49,7 +49,7 @@ class CapturedSteps:
 
     def translate(self, graph: str, search: StepSearch, ids: Tensor, count: int) -> Hypotheses:
         """The outputs of the first `count` rows of ids (B, S) on the CPU. `graph` is the key of the search."""
-        longest = limits(ids, search.max_length_ratio, search.model.config.max_positions).tolist()
+        longest = limits(ids, search.settings.max_length_ratio, search.model.config.max_positions).tolist()
         shape = graph, ids.size(0), ids.size(1), CACHE
         source = self._read(search, shape, ids)
         # The sentence of each row; rows behind them repeat one.

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import Pass, graph_key, make_search, own_networks, width_of
+from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
 from workflow_src.decoding.steps import StepSearch
+from workflow_src.decoding.widths import width_of
 from workflow_src.engines.captured_steps import CapturedSteps
 from workflow_src.engines.programs import Program, bucket, filled, rows
 from workflow_src.nn.layers import check_length
@@ -23,7 +24,7 @@ from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import SearchSettings
-from workflow_src.types import Hypotheses, Networks, max_positions, wide
+from workflow_src.types import Hypotheses, Networks, max_positions
 
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
@@ -44,8 +45,7 @@ class CapturedPasses:
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         # By settings and `scored`: the networks of a search, its pass, and the key of its graph.
-        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, Pass | StepSearch, str]]
-        self._passes = Bounded(PASSES)
+        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, SearchModule, str]] = Bounded(PASSES)
         # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
@@ -96,12 +96,10 @@ class CapturedPasses:
                 return program.translate(ids[:count].to(self.device))
             return self._steps.translate(graph, program, ids, count)
         outputs = self._outputs(key, program, ids, count)
-        if program.read_tensors is not None:
-            return program.read_tensors(self._sources[key][:count], outputs)
-        arrays = [(wide(output) if output.is_floating_point() else output).numpy() for output in outputs]
-        return program.hypotheses(ids[:count].numpy(), arrays)
+        source = self._sources[key] if program.declared.logits else ids
+        return program.hypotheses(source[:count], outputs)
 
-    def _outputs(self, key: Key, program: Pass, ids: Tensor, count: int) -> list[Tensor]:
+    def _outputs(self, key: Key, program: SearchModule, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
             source = ids.to(self.device)
@@ -113,7 +111,7 @@ class CapturedPasses:
             # Without spare rows. A search may have several rows for a sentence.
             tensors = [output[: count * (len(output) // len(ids))] for output in outputs]
             tensors += [] if needed_width is None else [needed_width]
-            if program.read_tensors is None:
+            if not program.declared.logits:
                 # With one wait for all.
                 tensors = on_cpu(*tensors)
             width = 0 if needed_width is None else int(tensors[-1])
@@ -124,28 +122,28 @@ class CapturedPasses:
             del self._programs[key]
             self._widths[key] = bucket(width, self.limit)
 
-    def _widest(self, program: Pass, ids: Tensor) -> int:
+    def _widest(self, program: SearchModule, ids: Tensor) -> int:
         """The width of outputs of these sources, rounded up; 0 where it does not depend on values."""
         with width_of(None) as width:
-            program.module(ids)
+            program(ids)
         return 0 if width.most is None else bucket(int(width.most), self.limit)
 
-    def _program(self, key: Key, program: Pass) -> Program:
+    def _program(self, key: Key, program: SearchModule) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
 
             def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
                 with width_of(size) as width:
-                    outputs = program.module(ids)
+                    outputs = program(ids)
                 return outputs, width.most
 
             self._programs[key] = Program(compute, self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[Pass | StepSearch, str]:
+    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[SearchModule, str]:
         cached = self._passes.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
-            program = make_search(networks or own_networks(self.models, settings), settings, scored)
+            program = open_search(networks or own_networks(self.models, settings), settings, scored)
             cached = self._passes[settings, scored] = networks, program, graph_key(settings, scored)
             self._drop_unused()
         return cached[1:]

@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import Compiled, Pass, graph_key, make_pass, own_networks
+from workflow_src.decoding.ranking import Compiled
+from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import forks
@@ -55,10 +56,10 @@ def cache_folder() -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class _Opened:
-    """An opened search: its networks, its program, and the session of its graph."""
+    """An opened search: its networks, its module, which reads outputs, and the session of its graph."""
 
     networks: Networks | None
-    program: Pass
+    search: SearchModule
     session: Any
 
 
@@ -156,10 +157,13 @@ class ExportedGraphs:
             return Hypotheses(**columns)
         alone = len(sources) == 1
         opened = self._open(settings, scored, alone, networks)
-        program = opened.program
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         outputs = _run(opened.session, {"source": ids}, lambda: f"search {registry.search_of(settings).name}")
-        return program.hypotheses(ids, outputs)
+        if opened.search.outputs[0] != "logits" and outputs[0].ndim == 3:
+            # Of a single sentence; see `onnx_export.leave_maximum`.
+            outputs[0] = outputs[0].argmax(-1)
+        with torch.no_grad():
+            return opened.search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
 
     def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
         """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
@@ -200,7 +204,7 @@ class ExportedGraphs:
             session = self._sessions[key] = self.session(self._path(key), f"search {name}", make)
         # The graph replaces its module; its functions read the outputs.
         role_networks = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
-        opened = _Opened(networks, make_pass(role_networks, settings, scored), session)
+        opened = _Opened(networks, open_search(role_networks, settings, scored), session)
         self._opened[settings, scored, alone] = opened
         return opened
 

@@ -17,18 +17,17 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import Function, make_pass
+from workflow_src.decoding.ranking import Function
+from workflow_src.decoding.search import SearchModule, open_search
 from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of, remove
 from workflow_src.engines.onnx_layers import fused
 from workflow_src.engines.onnx_narrow import narrowed
-from workflow_src.nn.layers import without_padding
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD
 
 OPSET = 20
 # The first file format with this operator set.
 FORMAT = 9
-OUTPUTS = ("tokens", "positions", "scores")
 LOGITS = "logits"
 # Any ids will do: the graph does not depend on them.
 ALONE = ((5, 6, 7, EOS),)
@@ -36,29 +35,28 @@ TOGETHER = ((5, 6, 7, 8, EOS), (9, 6, EOS, PAD, PAD))
 
 
 class _Whole(nn.Module):
-    """A pass with the networks that it computes with, so that an exporter sees their weights as parameters."""
+    """A search with the networks that it computes with, so that an exporter sees their weights as parameters."""
 
-    def __init__(self, module: nn.Module, networks: Mapping[str, nn.Module]):
+    def __init__(self, search: SearchModule, networks: Mapping[str, nn.Module]):
         super().__init__()
-        self.module, self.networks = module, nn.ModuleDict(networks)
+        self.search, self.networks = search, nn.ModuleDict(networks)
 
     def forward(self, source: Tensor) -> tuple[Tensor, ...]:
-        return self.module(source)
+        return self.search(source)
 
 
 def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: bool, alone: bool, int8: bool) -> bytes:
     """The search with these networks (by role, float32, on a CPU) as a serialised graph.
 
-    Input: source (B, S) int64. Outputs: those that the pass names, or else tokens (B, T), positions (B,) and, if
-    `scored`, scores (B,). `alone` graphs are for one sentence without padding; in place of tokens, they may output
-    logits (1, T, V). `int8` computes large products in 8 bits.
+    Input: source (B, S) int64. Outputs: those that the search names. `alone` graphs are for one sentence without
+    padding; in place of symbols that are an argmax, they output logits (1, T, V). `int8` computes large products in 8
+    bits.
     """
     copies = fused(dict(networks))
-    compiled = make_pass(copies, settings, scored)
+    search = open_search(copies, settings, scored)
     example = torch.tensor(ALONE if alone else TOGETHER)
-    outputs = compiled.outputs or OUTPUTS[: 2 + scored]
-    model = _traced(_Whole(compiled.module, copies), (example,), {}, outputs, alone)
-    if alone and not compiled.outputs:
+    model = _traced(_Whole(search, copies), (example,), {}, search.outputs, alone)
+    if alone and search.rows == 1:
         leave_maximum(model.graph)
     return _finished(model, int8)
 
@@ -84,7 +82,7 @@ def _traced(
     dynamic = torch.export.Dim.DYNAMIC
     sizes = [{1: dynamic} if alone else {0: dynamic, 1: dynamic}]
     sizes += [{axis: dynamic for axis in axes} for axes in inputs.values()]
-    with torch.no_grad(), _quiet(), without_padding() if alone else contextlib.nullcontext():
+    with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             module.eval(),
             examples,
@@ -202,15 +200,19 @@ def _join(
 
 
 def leave_maximum(graph: onnx.GraphProto) -> None:
-    """Output logits in place of tokens that are their argmax: NumPy is faster for a single sentence."""
-    tokens = graph.output[0]
-    maximum = next((node for node in graph.node if tokens.name in node.output), None)
-    if maximum is None or maximum.op_type != "ArgMax":
+    """Output logits in place of the symbols that are their argmax: NumPy is faster for a single sentence.
+
+    Its symbols need no mask, since every position is real.
+    """
+    symbols, makers = graph.output[0], {name: node for node in graph.node for name in node.output}
+    name = symbols.name
+    while (node := makers.get(name)) is not None and node.op_type in ("Where", "Identity"):
+        name = node.input[1 if node.op_type == "Where" else 0]
+    if node is None or node.op_type != "ArgMax":
         return
-    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in maximum.attribute}
+    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if settings.get("axis", 0) not in (-1, 2) or settings.get("keepdims", 1):
         return
-    logits = maximum.input[0]
-    graph.node.remove(maximum)
-    graph.node.append(helper.make_node("Identity", [logits], [LOGITS], LOGITS))
+    # What only the maximum needed is dropped with it.
+    graph.node.append(helper.make_node("Identity", [node.input[0]], [LOGITS], LOGITS))
     graph.output[0].CopyFrom(helper.make_tensor_value_info(LOGITS, onnx.TensorProto.FLOAT, [1, "T", "V"]))

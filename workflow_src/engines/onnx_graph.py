@@ -35,7 +35,15 @@ def remove(graph: onnx.GraphProto, removed: list[onnx.NodeProto]) -> None:
 
 
 def drop_unused(graph: onnx.GraphProto) -> None:
-    read_names = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-    initializers = [tensor for tensor in graph.initializer if tensor.name in read_names]
+    """Remove nodes and constants that no output depends on, which the runtime would compute."""
+    needed = {value.name for value in graph.output}
+    nodes = []
+    for node in reversed(graph.node):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            nodes.append(node)
+    initializers = [tensor for tensor in graph.initializer if tensor.name in needed]
+    del graph.node[:]
+    graph.node.extend(reversed(nodes))
     del graph.initializer[:]
     graph.initializer.extend(initializers)

@@ -416,7 +416,7 @@ class Manifest:
         """The search from which refinement starts: the baseline of those that can be followed, of latents first."""
         declared = [*(decode.search for decode in self.decodes), *searches().values()]
         followed = [search for search in declared if search.traceable and search.baseline]
-        first = next((search for search in followed if search.step), next(iter(followed), None))
+        first = next((search for search in followed if search.refines), next(iter(followed), None))
         return searches()[first.baseline] if first and first.baseline else None
 
     @property

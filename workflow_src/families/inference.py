@@ -7,42 +7,25 @@ its end symbol follows the last word, as in the authors' code.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from torch import Tensor, nn
 
-from workflow_src.decoding.candidates import best_outputs, unpadded
-from workflow_src.decoding.latent import length_mask
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.search import searching
+from workflow_src.decoding.widths import length_mask
 from workflow_src.losses.common import Cells, cells, exact_lengths, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
-from workflow_src.types import (
-    EOS,
-    Batch,
-    DevFigures,
-    EncoderOutput,
-    LossTerms,
-    Measured,
-    OnePassModel,
-    RelaxedRescorer,
-    Symbols,
-    TrainingContext,
-    wide,
-)
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import AutoregressiveModel, OnePassModel
+from workflow_src.types import EOS, Batch, DevFigures, LossTerms, Measured, TrainingContext, wide
 
 # The role of the frozen system.
 ENERGY = "energy"
 
 
-class InferenceNetwork(OnePassModel, Protocol):
-    """The trained model, with the symbols of its family, which `families/build.py` sets."""
-
-    symbols: Symbols
-
-
 def relaxed_energy_loss(
-    model: InferenceNetwork, batch: Batch, context: TrainingContext, config: RelaxedEnergyConfig
+    model: OnePassModel, batch: Batch, context: TrainingContext, config: RelaxedEnergyConfig
 ) -> LossTerms:
     """Summed over a batch and divided by its target tokens, end symbols counted: the energy, and the length loss.
 
@@ -67,9 +50,9 @@ def draws(config: RelaxedEnergyConfig) -> bool:
 
 def relaxed_energy(
     config: RelaxedEnergyConfig,
-    model: InferenceNetwork,
-    memory: EncoderOutput,
-    scorer: RelaxedRescorer,
+    model: OnePassModel,
+    memory: Memory,
+    scorer: AutoregressiveModel,
     batch: Batch,
     keys: Tensor | None,
 ) -> Tensor:
@@ -103,7 +86,7 @@ def _spread(distributions: Tensor, mask: Tensor, size: int, real: Cells) -> Tens
     return spread
 
 
-def validate(config: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) -> DevFigures:
+def validate(config: RelaxedEnergyConfig, _base: None, energy: AutoregressiveModel) -> DevFigures:
     """The energy of outputs on dev, which selects the weights: the smallest.
 
     `dev_energy` is that of the best words at the references' lengths, in nats a sentence: it can be
@@ -111,7 +94,7 @@ def validate(config: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) 
     most probable lengths, `dev_bleu_reference_lengths` that of the references'.
     """
 
-    def measure(model: InferenceNetwork, batch: Batch, keys: Tensor) -> Measured:
+    def measure(model: OnePassModel, batch: Batch, keys: Tensor) -> Measured:
         memory = model.encode(batch.source)
         hidden, mask = model.hidden(memory, batch.output_lengths)
         outputs = model.output(model.logits(hidden).argmax(-1), mask)
@@ -124,4 +107,4 @@ def validate(config: RelaxedEnergyConfig, _base: None, energy: RelaxedRescorer) 
         }
         return Measured(means, {"dev_bleu_reference_lengths": unpadded(outputs)})
 
-    return DevFigures(measure, {"dev_bleu": best_outputs}, "dev_energy", smallest=True)
+    return DevFigures(measure, {"dev_bleu": searching("argmax")}, "dev_energy", smallest=True)

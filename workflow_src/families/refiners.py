@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workflow_src.decoding.latent import batch_mask, prior_of
-from workflow_src.decoding.refinement import DeltaStep, gradient_step, refine, translate_batch
+from workflow_src.decoding.refinement import delta_goal
+from workflow_src.decoding.search import open_search
 from workflow_src.losses.draws import normal
 from workflow_src.losses.score_matching import cosine
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.nn.latent_stack import LatentStack
+from workflow_src.nn.models import LatentModel, Refiner
 from workflow_src.nn.weights import copy_matching, weights_of
-from workflow_src.registry import families
-from workflow_src.spec import LATENT
+from workflow_src.registry import families, searches
+from workflow_src.spec import LATENT, MODEL, REFINER
 from workflow_src.types import (
     Batch,
     DevFigures,
-    EncoderOutput,
     Hypotheses,
-    LatentModel,
     Measured,
-    RefinementStep,
-    Refiner,
-    SourceLatentModel,
 )
 
 
@@ -37,20 +33,20 @@ def start(
     return model.start_from_base(tensors) if of_a_base else copy_matching(model, tensors)
 
 
-def validate(config: ScoreMatchingConfig, frozen: LatentModel | SourceLatentModel) -> DevFigures:
+def validate(config: ScoreMatchingConfig, frozen: LatentModel) -> DevFigures:
     """Cosine between direction and delta's offset at full noise and at the prior mean, and BLEU after one step.
 
     Cosines are means over sentences that delta moves; squared errors and lengths of offsets are means over positions.
     """
 
     def measure(model: Refiner, batch: Batch, keys: Tensor) -> Measured:
-        mask = batch_mask(frozen, batch)
+        mask = frozen.batch_mask(batch)
         memory = frozen.encode(batch.source)
-        mean, deviation = prior_of(frozen, memory, mask)
+        mean, deviation = frozen.prior(memory, mask)
         noise = normal(keys, tuple(mean.shape[1:])).to(mean)
         means = {}
         for name, z in (("", mean + deviation * noise), ("_noise0", mean)):
-            offset = refine(z, DeltaStep(frozen, memory, mask), config.delta_steps) - z
+            offset = delta_goal(frozen, memory, z, mask, config.delta_steps) - z
             direction = model.direction(memory, z, mask)
             cosines = cosine(direction, offset, mask)
             means[f"dev_cosine{name}"] = cosines.nansum(), (~cosines.isnan()).sum()
@@ -59,9 +55,7 @@ def validate(config: ScoreMatchingConfig, frozen: LatentModel | SourceLatentMode
         return Measured(means)
 
     def after_a_step(model: Refiner, source: Tensor) -> Hypotheses:
-        def step(memory: EncoderOutput, mask: Tensor) -> RefinementStep:
-            return gradient_step(model, memory, mask, config.step_size)
-
-        return translate_batch(frozen, source, step, 1)
+        settings = searches()["score"].settings.model_validate({"steps": 1, "step_size": config.step_size})
+        return open_search({MODEL: frozen, REFINER: model}, settings, scored=False).translate(source)
 
     return DevFigures(measure, {"dev_bleu": after_a_step}, "dev_cosine_noise0")

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from workflow_src.losses.settings import Budget
-from workflow_src.types import Batch, EncoderOutput, LengthHead, Mean, wide
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.length import LengthHead
+from workflow_src.types import Batch, Mean, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
@@ -152,7 +154,7 @@ def exact_lengths(predicted: Tensor, batch: Batch) -> Mean:
     return (predicted == batch.target_lengths).sum(), len(batch.target)
 
 
-def length_loss(head: LengthHead, memory: EncoderOutput, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def length_loss(head: LengthHead, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
     """`length_cross_entropy` of a length head that reads source states."""
     return length_cross_entropy(head(memory), head.classes(memory, batch.target_lengths), smoothing)
 

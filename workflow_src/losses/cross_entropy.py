@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from workflow_src.losses.common import cells, smoothed_cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
-from workflow_src.types import PAD, AutoregressiveModel, Batch, LossTerms, TrainingContext, with_end
+from workflow_src.nn.models import AutoregressiveModel
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, with_end
 
 
 def cross_entropy(

@@ -11,15 +11,16 @@ from torch import Tensor
 from workflow_src.data.batching import pad
 from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
+from workflow_src.nn.models import AlignedModel
 from workflow_src.runtime.device import on_cpu, on_device
-from workflow_src.types import PAD, AlignedLatentModel
+from workflow_src.types import PAD
 
 # Outputs that are aligned at once.
 ROWS = 512
 
 
 def source_positions(
-    model: AlignedLatentModel,
+    model: AlignedModel,
     source: Tensor,
     logits: Tensor,
     slots: Tensor,

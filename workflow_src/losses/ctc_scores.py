@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.ctc import Lattice, occupancies
-from workflow_src.types import AlignedLatentModel, wide
+from workflow_src.nn.models import AlignedModel
+from workflow_src.types import wide
 
 # Slots whose logits over the vocabulary are held at once.
 SLOTS = 512
@@ -31,7 +32,7 @@ class SlotStates:
         return SlotStates(self.hidden[rows], self.mask[rows], self.normalisers[rows])
 
 
-def slot_states(model: AlignedLatentModel, source: Tensor) -> SlotStates:
+def slot_states(model: AlignedModel, source: Tensor) -> SlotStates:
     """The pass over source (B, S), without anything that depends on an output.
 
     As in searches, probabilities are those of symbols that may be put out.
@@ -43,7 +44,7 @@ def slot_states(model: AlignedLatentModel, source: Tensor) -> SlotStates:
     return SlotStates(hidden, mask, normalisers)
 
 
-def output_log_probability(model: AlignedLatentModel, states: SlotStates, target: Tensor) -> Tensor:
+def output_log_probability(model: AlignedModel, states: SlotStates, target: Tensor) -> Tensor:
     """log p(y|x) of outputs target (B, T), (B,): the CTC loss with its sign turned, over symbols that may be put out;
     -inf where no alignment exists.
 

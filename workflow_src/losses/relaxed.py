@@ -16,7 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.types import EOS, RelaxedRescorer, wide
+from workflow_src.nn.models import AutoregressiveModel
+from workflow_src.types import EOS, wide
 
 # Operators that put out one-hot distributions, and those that draw noise.
 HARD = frozenset({"STL", "SG", "ST"})
@@ -36,7 +37,7 @@ def relaxed(operator: str, logits: Tensor, noise: Tensor | None = None) -> Tenso
     return hard + (soft - soft.detach())
 
 
-def energies(scorer: RelaxedRescorer, source: Tensor, fed: Tensor, chosen: Tensor, mask: Tensor) -> Tensor:
+def energies(scorer: AutoregressiveModel, source: Tensor, fed: Tensor, chosen: Tensor, mask: Tensor) -> Tensor:
     """e_t = -chosen_t . log p(. | fed_<t, x) in nats, and -log p(end | fed, x) after the last, (B, T+1); else 0.
 
     `scorer` is autoregressive (`relaxed_logits`); source (B, S). It reads the distributions `fed` and scores

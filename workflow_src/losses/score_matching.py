@@ -7,40 +7,27 @@ averaged here over real positions.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
-
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import batch_mask, prior_of
-from workflow_src.decoding.refinement import DeltaStep, refine
+from workflow_src.decoding.refinement import delta_goal
 from workflow_src.losses.draws import normal, number_of, sentence_keys, uniform
 from workflow_src.losses.settings import ScoreMatchingConfig
-from workflow_src.types import Batch, EncoderOutput, LossTerms, Refiner, TrainingContext
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import Refiner
+from workflow_src.types import Batch, LossTerms, TrainingContext
 
 # Streams of random numbers: of the noise, of its scale, and of whether an own step is made.
 NOISE, SCALE, OWN_STEP = range(3)
 
 
-class RefinerInTraining(Refiner, Protocol):
-    """A refiner in training: a network with two modes."""
-
-    training: bool
-
-    def eval(self) -> Any: ...
-
-    def train(self, mode: bool = True) -> Any: ...
-
-
-def score_matching(
-    model: RefinerInTraining, batch: Batch, context: TrainingContext, config: ScoreMatchingConfig
-) -> LossTerms:
+def score_matching(model: Refiner, batch: Batch, context: TrainingContext, config: ScoreMatchingConfig) -> LossTerms:
     """`context.frozen` is the latent-variable model, in evaluation mode."""
-    mask = batch_mask(context.frozen, batch)
+    mask = context.frozen.batch_mask(batch)
     z, goal, memory = latents_and_goals(model, batch, mask, context, config)
     direction = model.direction(memory, z, mask, differentiable=True)
     offset = goal - z
-    count = int(batch_mask(context.frozen, batch.on_cpu).sum())
+    count = int(context.frozen.batch_mask(batch.on_cpu).sum())
     squares = (direction**2).sum(-1)
     products = (direction * offset).sum(-1)
     loss = ((squares - 2 * products) * mask).sum() / count
@@ -58,12 +45,12 @@ def score_matching(
 
 @torch.no_grad()
 def latents_and_goals(
-    model: RefinerInTraining, batch: Batch, mask: Tensor, context: TrainingContext, config: ScoreMatchingConfig
-) -> tuple[Tensor, Tensor, EncoderOutput]:
+    model: Refiner, batch: Batch, mask: Tensor, context: TrainingContext, config: ScoreMatchingConfig
+) -> tuple[Tensor, Tensor, Memory]:
     """z (B, T, Z) at the positions of `mask`, its goal after delta steps, and the source states."""
     frozen, keys = context.frozen, sentence_keys(batch, context.seed)
     memory = frozen.encode(batch.source)
-    mean, deviation = prior_of(frozen, memory, mask)
+    mean, deviation = frozen.prior(memory, mask)
     noise = normal(keys, tuple(mean.shape[1:]), NOISE).to(mean)
     of_sentences = config.noise_scale == "sentence"
     scale = uniform(keys, (1, 1), SCALE).to(mean) if of_sentences else number_of(context.seed, SCALE)
@@ -74,7 +61,7 @@ def latents_and_goals(
         model.eval()
         z = z + config.step_size * model.direction(memory, z, mask).detach()
         model.train(was_training)
-    goal = refine(z, DeltaStep(frozen, memory, mask), config.delta_steps)
+    goal = delta_goal(frozen, memory, z, mask, config.delta_steps)
     return z, goal, memory
 
 

@@ -16,11 +16,12 @@ from workflow_src.nn.layers import (
     dropout,
     sinusoidal_positions,
 )
+from workflow_src.nn.models import Refiner
 from workflow_src.nn.settings import RefinerConfig
 from workflow_src.nn.weights import copy_matching
 
 
-class LatentStack(nn.Module):
+class LatentStack(Refiner):
     """Decoder layers over projected latents with positions: (B, T, Z) -> (B, T, D)."""
 
     positions: Tensor
@@ -33,13 +34,13 @@ class LatentStack(nn.Module):
         codes = sinusoidal_positions(config.max_positions, config.dim)
         self.register_buffer("positions", codes, persistent=False)
 
-    def hidden(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+    def hidden(self, memory: Memory, z: Tensor, mask: Tensor) -> Tensor:
         check_length(z.size(1), self.positions.size(0))
         inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype))
         if self.config.positions:
             inputs = inputs + self.positions[: z.size(1)]
         inputs = dropout(inputs, self.config.dropout, self.training)
-        return self.stack(inputs, attention_bias(target_mask), memory)
+        return self.stack(inputs, attention_bias(mask), memory)
 
     def start_from_base(self, weights: dict[str, Tensor]) -> list[str]:
         """Copy the decoder's layers of a model with latents and its projection of z; returns the names of both."""

@@ -6,11 +6,9 @@ than `scaled_dot_product_attention`, and dropout masks drawn as bytes are faster
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -25,31 +23,6 @@ MASKED = -1e4
 MOST_ROWS = 65535
 
 
-# Whether batches may have padding: not in graphs that are exported for single sentences.
-_PADDED = contextvars.ContextVar("padded", default=True)
-
-
-@contextlib.contextmanager
-def without_padding() -> Iterator[None]:
-    """Within this context every position is real, so attention needs no masks: for graphs of single sentences."""
-    token = _PADDED.set(False)
-    try:
-        yield
-    finally:
-        _PADDED.reset(token)
-
-
-@contextlib.contextmanager
-def with_padding() -> Iterator[None]:
-    """Within this context sequences may have padding, also in a graph of single sentences: a sentence has candidates of
-    different lengths."""
-    token = _PADDED.set(True)
-    try:
-        yield
-    finally:
-        _PADDED.reset(token)
-
-
 def sinusoidal_positions(length: int, dim: int) -> Tensor:
     """Position codes (length, dim) of Vaswani et al. 2017, section 3.5: sines in even columns, cosines in odd."""
     angles = torch.arange(length)[:, None] * torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
@@ -59,14 +32,16 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
     return codes
 
 
-def attention_bias(mask: Tensor | None, dtype: torch.dtype = torch.float32) -> Tensor | None:
-    """Additive scores (B, 1, 1, S) from a mask (B, S); None when every position of a mask on the CPU is real.
+def attention_bias(mask: Tensor, dtype: torch.dtype = torch.float32, alone: bool = True) -> Tensor | None:
+    """Additive scores (B, 1, 1, S) from a mask (B, S); None where the CPU knows that every position is real.
 
-    A mask on a GPU is not read: that would be a synchronisation in every stack, which captured graphs cannot have.
+    A mask on a GPU is not read: that would be a synchronisation in every stack, which captured graphs cannot have. A
+    graph that is exported for a single sentence has no padding; `alone=False` says that this mask has some there.
     """
-    if mask is None or not _PADDED.get():
-        return None
-    if mask.device.type == "cpu" and not torch.compiler.is_exporting() and bool(mask.all()):
+    if torch.compiler.is_exporting():
+        if alone and mask.size(0) == 1:
+            return None
+    elif mask.device.type == "cpu" and bool(mask.all()):
         return None
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
 
@@ -148,13 +123,13 @@ class CrossAttention(nn.Module):
         shape = x.shape
         B, T, D = (x := of_sources(x, memory)).shape
         query = self.query(x).view(B, T, self.heads, D // self.heads).transpose(1, 2)
-        key, value = self.keys_values(memory.states)
+        key, value = memory.keys_values(self)
         return self.output(attend(query, key, value, memory.bias, fused).transpose(1, 2).reshape(shape))
 
     def keys_values(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (B, H, S, D/H) of source states."""
+        """Keys and values (B, H, S, D/H) of source states, in the precision of the layer."""
         B, S, D = states.shape
-        packed = self.key_value(states).view(B, S, 2, self.heads, D // self.heads)
+        packed = self.key_value(states.to(self.key_value.weight.dtype)).view(B, S, 2, self.heads, D // self.heads)
         key, value = packed.permute(2, 0, 3, 1, 4).unbind(0)
         return key, value
 
@@ -180,16 +155,42 @@ class FeedForward(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-    """The output of an encoder: states (B, S, D), their mask (B, S) and its additive form."""
+    """What an encoder read and put out: states (B, S, D), their mask (B, S) and its additive form, ids (B, S) and their
+    embeddings (B, S, D).
+
+    It keeps the keys and values of every layer that attends to it, so that further passes of a layer reuse them.
+    """
 
     states: Tensor
     mask: Tensor
     bias: Tensor | None
+    tokens: Tensor
+    embedded: Tensor
+    _kept: dict[tuple[nn.Module, bool], tuple[Tensor, Tensor]] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def keys_values(self, attention: CrossAttention) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, H, S, D/H) of an attention layer, computed once."""
+        if torch.compiler.is_compiling():
+            # A compiler shares equal products by itself.
+            return attention.keys_values(self.states)
+        # What a pass without gradients computed has none for a later pass.
+        key = attention, torch.is_grad_enabled()
+        if key not in self._kept:
+            self._kept[key] = attention.keys_values(self.states)
+        return self._kept[key]
 
     def select(self, rows: Tensor) -> Memory:
         """The memory of some sentences: `rows` (any number) of int64 indices into B."""
+        states, mask, tokens, embedded = (
+            tensor.index_select(0, rows) for tensor in (self.states, self.mask, self.tokens, self.embedded)
+        )
         bias = None if self.bias is None else self.bias.index_select(0, rows)
-        return Memory(self.states.index_select(0, rows), self.mask.index_select(0, rows), bias)
+        selected = Memory(states, mask, bias, tokens, embedded)
+        for layer, (keys, values) in self._kept.items():
+            selected._kept[layer] = keys.index_select(0, rows), values.index_select(0, rows)
+        return selected
 
 
 class Layer(nn.Module):
@@ -242,7 +243,6 @@ class Stack(nn.Module):
         input_dtype = x.dtype
         if self.dtype is not None:
             x = x.to(self.dtype)
-            memory = None if memory is None else dataclasses.replace(memory, states=memory.states.to(self.dtype))
         stack_input = x
         for layer in self.layers:
             x = layer(x, bias, memory, fused)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.nn.layers import Memory
 from workflow_src.types import wide
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthChoice:
+    """The choice of target lengths from their distribution.
+
+    The most probable; with `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at
+    most 1 - quantile: 0.5 is the median, more is longer (our addition). `lengthening` times the source's length with a
+    start and an end symbol, truncated, is added (the released code of Lee et al. 2020: 0.11 on IWSLT'16, 0.06 on
+    WMT'16). `lengths` (B,) in words, such as the references', replace all of it.
+    """
+
+    quantile: float | None = None
+    lengthening: float = 0.0
+    lengths: Tensor | None = None
+
+
+MOST_PROBABLE = LengthChoice()
 
 
 class LengthClasses(nn.Module):
@@ -26,20 +46,14 @@ class LengthClasses(nn.Module):
         difference = target_lengths - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
-    def chosen(self, scores: Tensor, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
-        """The most probable target length (B,), at least 1 and at most the model's positions.
-
-        With `quantile` in (0, 1), the shortest length that the target exceeds with a probability of at most
-        1 - quantile: 0.5 is the median, more is longer (our addition). `lengthening` times the source's length with a
-        start and an end symbol, truncated, is added (the released code of Lee et al. 2020: 0.11 on IWSLT'16, 0.06 on
-        WMT'16).
-        """
-        if quantile is None:
+    def chosen(self, scores: Tensor, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
+        """The target length (B,) of `choice`, at least 1 and at most the model's positions."""
+        if choice.quantile is None:
             classes = scores.argmax(-1)
         else:
             # Rounding may leave the sum of all probabilities below a quantile close to 1.
-            classes = (wide(scores).softmax(-1).cumsum(-1) < quantile).sum(-1).clamp(max=2 * self.limit)
-        return self.lengths(classes, memory, lengthening)
+            classes = (wide(scores).softmax(-1).cumsum(-1) < choice.quantile).sum(-1).clamp(max=2 * self.limit)
+        return self.lengths(classes, memory, choice.lengthening)
 
     def best(self, scores: Tensor, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths (B, count), most probable first, different from each other.
@@ -94,9 +108,9 @@ class LengthHead(LengthClasses):
             pooled = (memory.states * scores.softmax(-1).to(memory.states)[..., None]).sum(1)
         return self.outer(F.relu(self.inner(pooled + self.source_length[lengths])))
 
-    def predict(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
-        """The target length of each sentence (B,), as `chosen`."""
-        return self.chosen(self(memory), memory, quantile, lengthening)
+    def predict(self, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
+        """The target length of each sentence (B,), as `chosen`, or those that are given."""
+        return self.chosen(self(memory), memory, choice) if choice.lengths is None else choice.lengths
 
     def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
         """The `count` most probable target lengths (B, count), as `best`."""
@@ -122,3 +136,11 @@ class LatentLengthHead(LengthClasses):
             states = memory.states + self.projection(z.to(self.projection.weight.dtype))
         weights = memory.mask[..., None].to(states.dtype)
         return self.linear(((states * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))
+
+    def predict(self, memory: Memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
+        """The target length of each sentence (B,) under p(l|z), as `chosen`, or those that are given."""
+        return self.chosen(self(memory, z), memory, choice) if choice.lengths is None else choice.lengths
+
+    def likely(self, memory: Memory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
+        """The `count` most probable target lengths (B, count) under p(l|z), as `best`."""
+        return self.best(self(memory, z), memory, count, lengthening)

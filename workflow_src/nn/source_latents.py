@@ -13,20 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.nn.gaussian import GaussianHead
-from workflow_src.nn.layers import Memory, Stack, attention_bias, with_padding
+from workflow_src.nn.layers import Memory, Stack, attention_bias
+from workflow_src.nn.length import MOST_PROBABLE, LengthChoice
+from workflow_src.nn.models import EncoderDecoder, LatentModel
 from workflow_src.nn.settings import StackConfig
-from workflow_src.types import wide
-
-
-@dataclasses.dataclass(frozen=True)
-class LatentMemory(Memory):
-    """Source states, and the embeddings (B, S, D) that they were computed from, which the posterior reads."""
-
-    embedded: Tensor
-
-    def select(self, rows: Tensor) -> LatentMemory:
-        chosen = super().select(rows)
-        return LatentMemory(chosen.states, chosen.mask, chosen.bias, self.embedded.index_select(0, rows))
+from workflow_src.types import PAD, Batch, wide, with_end
 
 
 class SourceLatents(nn.Module):
@@ -54,13 +45,13 @@ class SourceLatents(nn.Module):
         """Mean and deviation of p(z|x), (B, S, Z) each."""
         return self.prior_head(memory.states)
 
-    def posterior(self, memory: LatentMemory, embedded: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of q(z|x,y), (B, S, Z) each, from the target's embeddings (B, T, D) at `mask` (B, T)."""
-        # Outputs have padding also in a graph of single sentences: they are shorter than their slots.
-        with with_padding():
-            bias = attention_bias(mask)
-        target = Memory(self.target_encoder(embedded, bias), mask, bias)
-        return self.posterior_head(self.source_decoder(memory.embedded, memory.bias, target))
+    def posterior(self, memory: Memory, target: Tensor, embedded: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of q(z|x,y), (B, S, Z) each, from a target (B, T), padded, and its embeddings."""
+        mask = target != PAD
+        # Outputs are shorter than their slots, also where a graph is for single sentences.
+        bias = attention_bias(mask, alone=False)
+        encoded = Memory(self.target_encoder(embedded, bias), mask, bias, target, embedded)
+        return self.posterior_head(self.source_decoder(memory.embedded, memory.bias, encoded))
 
     def projected(self, z: Tensor) -> Tensor:
         """Latents (..., Z) as wide as the model, (..., D)."""
@@ -69,6 +60,28 @@ class SourceLatents(nn.Module):
     def added(self, memory: Memory, z: Tensor) -> Memory:
         """Source states with the projected latents (B, S, Z) added."""
         return dataclasses.replace(memory, states=memory.states + self.projected(z))
+
+
+class SourceLatentModel(LatentModel, EncoderDecoder):
+    """A model with latents of source positions; without `latents`, searches of these are refused (`lacks`)."""
+
+    latents: SourceLatents | None
+
+    def batch_mask(self, batch: Batch) -> Tensor:
+        return batch.source_mask
+
+    def latent_mask(self, memory: Memory, _choice: LengthChoice = MOST_PROBABLE) -> Tensor:
+        return memory.mask
+
+    def prior(self, memory: Memory, _mask: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.latents is not None
+        return self.latents.prior(memory)
+
+    def posterior(self, memory: Memory, target: Tensor, _mask: Tensor) -> tuple[Tensor, Tensor]:
+        assert self.latents is not None
+        # An end symbol, so that there is something to attend to where an output is empty.
+        target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
+        return self.latents.posterior(memory, target, self.target_embedding(target))
 
 
 class LengthTransformation(nn.Module):

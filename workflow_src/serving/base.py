@@ -264,7 +264,7 @@ class BaseTranslator(ABC):
 
     def knows_origins(self, settings: SearchSettings) -> bool:
         """Whether the source subwords that outputs were read off are known with a search, and computed here."""
-        return registry.search_of(settings).origins is not None and bool(self.models)
+        return registry.search_of(settings).origins and bool(self.models)
 
     def _origins(
         self,
@@ -519,7 +519,7 @@ class BaseTranslator(ABC):
             return settings
         families = [family for name, family in self._families if name not in self._role_networks]
         names = dict.fromkeys(name for family in families for name in registry.searches_of(family))
-        stepping = [name for name in names if registry.searches()[name].step]
+        stepping = [name for name in names if registry.searches()[name].refines]
         for name in settings.named("steps"):
             value = getattr(settings, name)
             if value is None and stepping:

@@ -20,6 +20,7 @@ from workflow_src.config.recipe import READS_TEXT
 from workflow_src.data.batching import pad
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch, longest_first, search_all, search_rows
+from workflow_src.decoding.search import open_search
 from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine, why_not
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
@@ -114,16 +115,13 @@ class Translator(BaseTranslator):
         watch: Watch | None = None,
     ) -> Hypotheses:
         settings = self._completed(settings)
-        declared = registry.search_of(settings)
         check_batch(batch)
         networks = self.networks(settings, systems)
         self._check_room(settings, sources, batch)
-        run = registry.import_object(declared.run)
+        search = open_search(networks, settings, scored)
 
         def eagerly(source: Tensor) -> Hypotheses:
-            # Not inference mode: an energy network differentiates.
-            with torch.no_grad():
-                return run(networks, source, settings, scored, trace)
+            return search.translate(source, trace=trace)
 
         if trace or self._fast is None:
             return search_all(eagerly, sources, batch, self.runtime.device, ranked, watch)
@@ -150,14 +148,12 @@ class Translator(BaseTranslator):
         outputs: Sequence[Sequence[Sequence[int]]],
         batch: int,
     ) -> list[list[list[int]]]:
-        networks, reference = self.networks(settings, systems), registry.search_of(settings).origins
-        assert reference is not None, "see `knows_origins`"
-        origins_of = registry.import_object(reference)
+        search = open_search(self.networks(settings, systems), settings)
         # Empty sources have one output, without subwords.
         positions: list[list[list[int]]] = [[[]] for _ in sources]
         for rows in longest_first(sources, batch):
             source = pad([sources[row] for row in rows], eos=True).to(self.runtime.device, non_blocking=True)
-            origins = origins_of(networks, source, settings, [outputs[row] for row in rows])
+            origins = search.origins(source, [outputs[row] for row in rows])
             for row, values in zip(rows, origins, strict=True):
                 positions[row] = values
         return positions

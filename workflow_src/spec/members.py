@@ -27,7 +27,7 @@ class Role:
 
     `trait` is what its family must have (None: any family). `agree` names model settings that must be equal, or
     "subwords": ids are the same words to both. `program` is the function that a search calls of it, (network) ->
-    `decoding.passes.Function`, so that engines can compile that too. `training`: only the training of a family works
+    `decoding.ranking.Function`, so that engines can compile that too. `training`: only the training of a family works
     with it, so that its bundles do without.
     """
 
@@ -72,24 +72,22 @@ class Search:
     """A way to decode: its settings, its code, its part in tables and curves.
 
     settings    a class of its own
-    run         (networks by role, source (B, S), settings, scored, trace) -> Hypotheses
+    module      a class of `decoding.search.SearchModule`: (networks by role, settings, scored) -> the search
     needs       roles of networks; those of the system itself fill what their traits fit, its own before its base's, and
                 settings with `Option(role=…)` name systems for others
-    step        (networks by role, settings) -> function of (memory, mask) -> step of latents; for searches that refine
-    program     (networks by role, settings, scored) -> `decoding.passes.Pass`: the whole search as one function of
-                source ids, which engines can compile; None: it has none
-    steps       (networks by role, settings, scored) -> `decoding.steps.StepSearch`: a search position by position,
-                whose steps engines can capture; None: it is no such search
+    refines     whether it moves latents step by step: its module is a `decoding.refinement.Refinement`
+    program     whether its `forward` is one fixed function of source ids, which engines can compile
+    positions   whether it writes one position after another: its module is a `decoding.steps.StepSearch`, whose steps
+                engines can capture
     graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
                 reads its outputs may then work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
-    logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU: its
-                `Pass` has `read_tensors`, which may work with other systems there
+    logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU:
+                `hypotheses` reads them where they are, and may work with other systems there
     varies      (settings) -> None, or why they have no program: "with stop_threshold"
-    at_lengths  (networks by role, source (B, S), settings, lengths (B,)) -> Hypotheses: outputs of given lengths, for
-                analyses of what wrong lengths cost; None: it has none, or refines latents of given lengths
-    origins     (networks by role, source (B, S), settings, outputs of each sentence) -> for each of these outputs the
-                source position that each subword was read off; None: it does not know
+    at_lengths  whether analyses of what wrong lengths cost ask it for outputs of given lengths, as they ask searches
+                that refine latents of the target
+    origins     whether its module has `origins`, the source positions that the subwords of outputs were read off
     even_steps  every step of its series takes the same time, so that reports say how long
     traceable   it can give the translation after every step of its series
     families    families that it decodes beside those which name it
@@ -110,17 +108,17 @@ class Search:
     name: Name
     title: Title
     settings: type[SearchSettings]
-    run: Code
+    module: Code
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=lambda: {MODEL: Role()})
-    step: Code | None = None
-    program: Code | None = None
-    steps: Code | None = None
+    refines: bool = False
+    program: bool = False
+    positions: bool = False
     graph: Callable[[Any], Any] | None = None
     batches: bool = True
     logits: bool = False
     varies: Callable[[Any], str | None] = lambda _settings: None
-    at_lengths: Code | None = None
-    origins: Code | None = None
+    at_lengths: bool = False
+    origins: bool = False
     even_steps: bool = False
     traceable: bool = False
     families: tuple[str, ...] = ()

@@ -147,15 +147,14 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     import torch
 
     from workflow_src.decoding.batches import search_all
+    from workflow_src.decoding.search import open_search
 
     search = distilling_search()
     settings = inputs.settings.search_settings()
-    run_search = import_object(search.run)
+    module = open_search({MODEL: model}, settings)
 
     def eagerly(sources: list[list[int]]) -> Hypotheses:
-        return search_all(
-            lambda source: run_search({MODEL: model}, source, settings), sources, inputs.settings.batch, runtime.device
-        )
+        return search_all(module.translate, sources, inputs.settings.batch, runtime.device)
 
     if inputs.settings.engine == default_engine().name:
         return eagerly

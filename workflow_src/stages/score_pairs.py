@@ -39,9 +39,10 @@ def run(inputs: Inputs) -> str:
 
     from workflow_src.data.batching import collate
     from workflow_src.decoding.ranking import Scoring
+    from workflow_src.nn.models import Scorer
     from workflow_src.runtime.device import choose, keep_memory, set_threads
     from workflow_src.training.systems import check_subwords, load_system
-    from workflow_src.types import Rescorer, max_positions
+    from workflow_src.types import max_positions
 
     keep_memory()
     set_threads(inputs.machine.threads)
@@ -49,7 +50,7 @@ def run(inputs: Inputs) -> str:
     first, end = bounds(len(corpus), inputs.shard, inputs.shards)
     runtime = choose(inputs.machine.device, inputs.machine.precision, training=False)
     model, description = load_system(inputs.model, SCORER)
-    scoring = Scoring(cast(Rescorer, model.to(device=runtime.device, dtype=runtime.dtype)))
+    scoring = Scoring(cast(Scorer, model.to(device=runtime.device, dtype=runtime.dtype)))
     if description.get("reversed"):
         corpus, subwords = corpus.reversed(), subwords.reversed()
     check_subwords(description, subwords, inputs.model)

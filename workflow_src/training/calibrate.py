@@ -29,8 +29,9 @@ from workflow_src.config.costs import sentence_length, vocabulary_size
 from workflow_src.config.files import experiment_file, read_yaml
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
+from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
-from workflow_src.registry import fill, import_object, needs, search_of
+from workflow_src.registry import fill, needs
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.training.update import Part, Task, Updater
 
@@ -79,12 +80,10 @@ def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     system, length = plan.system(SYSTEM), round(sentence_length(plan))
     decode = next(each for each in plan.loaded.decodes if each.system == SYSTEM and not plan.systems_in_roles(each))
     settings = decode.combinations[0]
-    search = import_object(search_of(settings).run)
-    roles = fill(needs(settings), [(model.eval(), system.family)], {})
+    search = open_search(fill(needs(settings), [(model.eval(), system.family)], {}), settings)
     ids = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (SENTENCES, length)).tolist()
     source = pad(ids, eos=True)
-    with torch.no_grad():
-        return rate(lambda: search(roles, source, settings), seconds)
+    return rate(lambda: search.translate(source), seconds)
 
 
 def measure(seconds: float) -> dict[str, float]:

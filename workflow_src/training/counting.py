@@ -18,9 +18,9 @@ from torch.utils.flop_counter import flop_registry
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ranking import Scoring
+from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.length import LengthClasses
-from workflow_src.registry import import_object, search_of
 from workflow_src.runtime.device import keep_memory
 from workflow_src.spec import BASE, EOS, MODEL, Frozen, SearchSettings
 from workflow_src.types import Batch, TrainingContext
@@ -135,10 +135,9 @@ def search(networks: Mapping[str, nn.Module], settings: SearchSettings, vocabula
     if "max_length_ratio" in type(settings).model_fields:
         # The end symbol is never put out.
         settings = settings.model_copy(update={"max_length_ratio": max(length + 1 - ADDED, 1) / length})
-    run = import_object(search_of(settings).run)
-    networks = {role: network.eval() for role, network in networks.items()}
-    with torch.no_grad(), counted(vocabulary) as products:
-        run(networks, pad([words(length)], eos=True), settings)
+    module = open_search({role: network.eval() for role, network in networks.items()}, settings)
+    with counted(vocabulary) as products:
+        module.translate(pad([words(length)], eos=True))
     return float(products.operations)
 
 

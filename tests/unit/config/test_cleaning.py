@@ -14,8 +14,9 @@ from pydantic import Field
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.data.filters.score import FILTER
-from workflow_src.declarations import check_member
+from workflow_src.declarations import check_sections, code_of
 from workflow_src.errors import ConfigError, DeclarationError, did_you_mean
+from workflow_src.registry import import_object
 from workflow_src.spec import UNKNOWN, Frozen
 
 TABLE = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
@@ -129,34 +130,6 @@ class Required(Frozen):
 )
 def test_declarations_that_cannot_be_used_are_named(changes, words):
     with pytest.raises((DeclarationError, pydantic.ValidationError), match=words):
-        check_member("filter", dataclasses.replace(FILTER, **{"name": "mine"} | changes))
-
-
-@pytest.mark.parametrize(
-    ("code", "usable"),
-    [
-        ("def judge(): ...", True),
-        ("async def judge(): ...", True),
-        ("class judge: ...", True),
-        ("judge = other = print", True),
-        ("judge: object = print", True),
-        ("from builtins import (\n    len,\n    print as judge,\n)", True),
-        ("try:\n    import judge\nexcept ImportError:\n    judge = None", True),
-        ("# Such as judge.", False),
-        ('"""\ndef judge\n"""', False),
-        ("print(judge)", False),
-        ("def other():\n    judge = 1", False),
-        ("class Other:\n    def judge(self): ...", False),
-        ("from builtins import print  # as judge", False),
-        ("def judge(:", False),
-    ],
-)
-def test_code_that_a_declaration_names_is_looked_up_and_not_run(code, usable, tmp_path, monkeypatch):
-    (tmp_path / "named_code.py").write_text(f"{code}\n\n\nraise SystemExit\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    member = dataclasses.replace(FILTER, name="mine", check="named_code:judge")
-    if usable:
-        return check_member("filter", member)
-    with pytest.raises(DeclarationError) as refused:
-        check_member("filter", member)
-    assert "named_code:judge" in str(refused.value)
+        member = dataclasses.replace(FILTER, **{"name": "mine"} | changes)
+        check_sections('filter "mine"', member)
+        import_object(code_of(member)["check"])

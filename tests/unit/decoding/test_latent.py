@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
-from miniatures import ending, lvm, one, padded, pairs, refiner, translate_batch
+from miniatures import decode, ending, lvm, one, padded, pairs, refiner, search, translate
 
-from workflow_src.decoding.latent import best_tokens, length_mask
-from workflow_src.decoding.refinement import DeltaStep, gradient_step, refine
+from workflow_src.decoding.refinement import delta_step
+from workflow_src.decoding.widths import length_mask
+from workflow_src.families.lvm.model import LatentVariableModel
+from workflow_src.nn.models import Refiner
 from workflow_src.types import EOS, PAD
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]
@@ -21,52 +25,50 @@ def batch():
     return pairs([4, 1, 6, 2], [3, 5, 1, 4])
 
 
-def network(search: str):
-    return refiner(search) if search in ("score", "energy") else None
+def network(name: str):
+    return refiner(name) if name in ("score", "energy") else None
 
 
-def run(model, source, search, steps, **options):
-    return translate_batch(model, source, search, steps, refiner=network(search), **options)
+def run(model, source, name, steps, **options):
+    return translate(model, source, name, steps, refiner=network(name), **options)
 
 
-class PriorAsPosterior:
+class PriorAsPosterior(LatentVariableModel):
     """A model whose posterior is its prior."""
 
-    def __init__(self, model):
-        self.encode, self.predict_lengths = model.encode, model.predict_lengths
-        self.prior, self.decode, self.extra_positions = model.prior, model.decode, model.extra_positions
-
-    def posterior(self, memory, target, target_mask):
-        return self.prior(memory, target_mask)
+    def posterior(self, memory, _target, mask):
+        return self.prior(memory, mask)
 
 
-class Field:
+class Field(Refiner):
     """The score of a Gaussian of deviation 1 around `centre`."""
 
     def __init__(self, centre):
+        super().__init__()
         self.centre = centre
 
-    def direction(self, memory, z, target_mask):
+    def direction(self, _memory, z, _mask, differentiable=False):
+        del differentiable
         return self.centre - z
 
 
 @torch.no_grad()
-def naive(model, source, search, steps, step_size=1.0, end=False):
+def naive(model, source, name, steps, step_size=1.0, end=False):
     """One sentence, by the algorithms as written; with `end` there is one more latent, and outputs have end symbols."""
     memory = model.encode(source)
-    length, first_symbol = int(model.predict_lengths(memory)) + end, 2 if end else 3
+    length, first_symbol = int(model.length.predict(memory)) + end, 2 if end else 3
     mask = torch.ones(1, length, dtype=torch.bool)
     z = model.prior(memory, mask)[0]
     outputs = []
     for step in range(steps + 1):
-        logits = model.decode(memory, z, mask)
+        logits = decode(model, memory, z, mask)
         outputs.append([int(row[first_symbol:].argmax()) + first_symbol for row in logits[0]])
         if step == steps:
             break
-        if search == "delta":
+        if name == "delta":
             z = model.posterior(memory, torch.tensor([outputs[-1]]), mask)[0]
         else:
-            z = z + step_size * network(search).direction(memory, z, mask)
+            z = z + step_size * network(name).direction(memory, z, mask)
     return outputs
 
 
@@ -113,8 +115,8 @@ def test_a_position_may_stay_empty_and_so_may_all(batch):
     model = ending()
     with torch.no_grad():
         model.output_bias[EOS] += 1000
-    for search, steps in SEARCHES:
-        output = run(model, batch.source, search, steps, trace=True)
+    for name, steps in SEARCHES:
+        output = run(model, batch.source, name, steps, trace=True)
         assert output.tokens == [[]] * 4 and output.traces == [[[]] * 4] * (steps + 1)
         # The end symbol's own probability, which is nearly 1.
         assert output.scores == pytest.approx([0.0] * 4, abs=1e-12)
@@ -125,43 +127,43 @@ def test_where_the_end_symbol_is_due_a_word_may_come(batch):
     with torch.no_grad():
         model.output_bias[EOS] -= 1000
     output = run(model, batch.source, "prior-mean", 0)
-    predicted = model.predict_lengths(model.encode(batch.source)).tolist()
+    predicted = model.length.predict(model.encode(batch.source)).tolist()
     assert [len(words) for words in output.tokens] == [length + 1 for length in predicted]
 
 
 def test_scores_count_the_positions_of_end_symbols(batch):
     model = ending()
     output = run(model, batch.source, "prior-mean", 0)
-    predicted = model.predict_lengths(model.encode(batch.source)).tolist()
+    predicted = model.length.predict(model.encode(batch.source)).tolist()
     for row in range(4):
         memory = model.encode(one(batch, row).source)
         mask = torch.ones(1, predicted[row] + 1, dtype=torch.bool)
         with torch.no_grad():
-            scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
-        best, tokens = scores[:, EOS:].max(-1)
+            scores = decode(model, memory, model.prior(memory, mask)[0], mask)[0, :, EOS:].log_softmax(-1)
+        best, tokens = scores.max(-1)
         assert output.scores[row] == pytest.approx(best.mean().item(), abs=1e-12)
         assert output.tokens[row] == [token + EOS for token in tokens.tolist() if token]
 
 
-@pytest.mark.parametrize("search", ["delta", "score"])
+@pytest.mark.parametrize("name", ["delta", "score"])
 @pytest.mark.parametrize("threshold", [1e-9, 0.3, 1.0])
-def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, search, threshold):
+def test_sentences_with_end_symbols_stop_by_themselves_as_they_do_alone(batch, name, threshold):
     """Steps are counted by hand over all positions, the end symbol's too."""
     model, most = ending(), 6
-    output = run(model, batch.source, search, most, stop_threshold=threshold, trace=True)
+    output = run(model, batch.source, name, most, stop_threshold=threshold, trace=True)
     for row in range(4):
         single = one(batch, row).source
         memory = model.encode(single)
-        mask = torch.ones(1, int(model.predict_lengths(memory)) + 1, dtype=torch.bool)
-        step = DeltaStep(model, memory, mask) if search == "delta" else gradient_step(refiner(search), memory, mask, 1)
+        mask = torch.ones(1, int(model.length.predict(memory)) + 1, dtype=torch.bool)
+        step = search(name, model, 1.0, network(name)).moved
         with torch.no_grad():
             z, lengths = model.prior(memory, mask)[0], []
             while len(lengths) < most and (not lengths or lengths[-1] >= threshold):
-                previous, z = z, step(z)
+                previous, z = z, step(memory, z, mask)
                 lengths.append(float((z - previous).norm(dim=-1).mean()))
         steps = len(lengths)
         assert output.steps[row] == steps
-        plain = run(model, single, search, steps)
+        plain = run(model, single, name, steps)
         assert output.tokens[row] == plain.tokens[0] == output.traces[-1][row]
         assert output.scores[row] == pytest.approx(plain.scores[0], abs=1e-12)
 
@@ -188,43 +190,44 @@ def test_traces_begin_at_the_prior_mean_and_end_at_the_translation(model, batch,
 def test_refinement_changes_some_translation(model, batch):
     """Otherwise the tests above would compare equal outputs."""
     plain = run(model, batch.source, "prior-mean", 0).tokens
-    for search in ("delta", "score", "energy"):
-        assert run(model, batch.source, search, 3, step_size=30.0).tokens != plain, search
+    for name in ("delta", "score", "energy"):
+        assert run(model, batch.source, name, 3, step_size=30.0).tokens != plain, name
 
 
-def test_the_prior_mean_takes_no_steps_whatever_is_asked(model, batch):
-    output = run(model, batch.source, "prior-mean", 4, trace=True)
-    assert output.tokens == run(model, batch.source, "prior-mean", 0).tokens
+def test_the_prior_mean_takes_no_steps(model, batch):
+    output = run(model, batch.source, "prior-mean", 0, trace=True)
     assert output.traces == [output.tokens]
     assert output.steps == [0] * 4
 
 
 def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
-    twin = PriorAsPosterior(model)
+    twin = copy.deepcopy(model)
+    twin.__class__ = PriorAsPosterior
     memory, mask = twin.encode(batch.source), batch.target_mask
     mean, _ = twin.prior(memory, mask)
     anywhere = 50 * torch.randn(mean.shape, dtype=torch.float64)
     with torch.no_grad():
-        assert torch.allclose(DeltaStep(twin, memory, mask)(anywhere), mean, atol=1e-13)
+        assert torch.allclose(delta_step(twin, memory, anywhere, mask), mean, atol=1e-13)
 
 
 def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
     memory, mask = model.encode(batch.source), batch.target_mask
     z = torch.randn(4, 5, 3, dtype=torch.float64)
     with torch.no_grad():
-        words = best_tokens(model, memory, z, mask)
-        assert (words >= 3).all()
+        words = (decode(model, memory, z, mask)[..., 3:].argmax(-1) + 3).masked_fill(~mask, PAD)
         posterior_mean = model.posterior(memory, words, mask)[0]
-        assert torch.equal(DeltaStep(model, memory, mask)(z), posterior_mean)
+        assert torch.equal(delta_step(model, memory, z, mask), posterior_mean)
 
 
 @pytest.mark.parametrize("step_size", [0.25, 0.5, 1.0])
-def test_gradient_steps_follow_an_analytic_field(step_size):
+def test_gradient_steps_follow_an_analytic_field(model, step_size):
     """With s = centre - z, the distance after L steps is (1 - step_size) ** L times the first one."""
     z, centre = torch.randn(2, 3, 4, dtype=torch.float64), torch.randn(4, dtype=torch.float64)
-    step = gradient_step(Field(centre), None, None, step_size)
+    step = search("score", model, step_size, Field(centre)).moved
     for steps in (0, 1, 5):
-        refined = refine(z, step, steps)
+        refined = z
+        for _ in range(steps):
+            refined = step(None, refined, None)
         assert torch.allclose(refined - centre, (1 - step_size) ** steps * (z - centre), atol=1e-14)
 
 
@@ -234,11 +237,11 @@ def test_step_size_reaches_the_search(model, batch):
     lengths = batch.target_lengths
     with torch.no_grad():
         centre = model.posterior(memory, batch.target, batch.target_mask)[0]
-        words = best_tokens(model, memory, centre, batch.target_mask).tolist()
-        output = translate_batch(model, batch.source, "score", 1, 1.0, refiner=Field(centre), lengths=lengths)
-        half = translate_batch(model, batch.source, "score", 1, 1e-9, refiner=Field(centre), lengths=lengths)
+        words = (decode(model, memory, centre, batch.target_mask)[..., 3:].argmax(-1) + 3).tolist()
+        output = translate(model, batch.source, "score", 1, 1.0, refiner=Field(centre), lengths=lengths)
+        half = translate(model, batch.source, "score", 1, 1e-9, refiner=Field(centre), lengths=lengths)
     assert output.tokens == [row[:length] for row, length in zip(words, lengths.tolist(), strict=True)]
-    assert half.tokens == translate_batch(model, batch.source, "prior-mean", lengths=lengths).tokens
+    assert half.tokens == translate(model, batch.source, "prior-mean", lengths=lengths).tokens
 
 
 def test_scores_are_the_mean_log_probability_of_the_words(model, batch):
@@ -247,8 +250,9 @@ def test_scores_are_the_mean_log_probability_of_the_words(model, batch):
         memory = model.encode(one(batch, row).source)
         mask = torch.ones(1, len(output.tokens[row]), dtype=torch.bool)
         with torch.no_grad():
-            scores = model.decode(memory, model.prior(memory, mask)[0], mask).log_softmax(-1)[0]
-        chosen = scores.gather(1, torch.tensor(output.tokens[row])[:, None])
+            logits = decode(model, memory, model.prior(memory, mask)[0], mask)[0]
+        scores = logits[:, EOS + 1 :].log_softmax(-1)
+        chosen = scores.gather(1, torch.tensor(output.tokens[row])[:, None] - EOS - 1)
         assert output.scores[row] == pytest.approx(chosen.mean().item(), abs=1e-12)
 
 
@@ -258,8 +262,8 @@ def test_special_symbols_are_never_words(end):
     with torch.no_grad():
         model.output_bias[: EOS + 1 - end] += 100
     batch = pairs([4, 2], [3, 5])
-    for search, steps in SEARCHES:
-        output = run(model, batch.source, search, steps, trace=True)
+    for name, steps in SEARCHES:
+        output = run(model, batch.source, name, steps, trace=True)
         for words in [*output.tokens, *(row for step in output.traces for row in step)]:
             assert all(token > EOS for token in words) and PAD not in words
 
@@ -268,7 +272,7 @@ def test_given_lengths_replace_the_predicted_ones(model, batch):
     lengths = torch.tensor([2, 7, 1, 3])
     output = run(model, batch.source, "delta", 1, lengths=lengths)
     assert [len(words) for words in output.tokens] == lengths.tolist()
-    predicted = model.predict_lengths(model.encode(batch.source))
+    predicted = model.length.predict(model.encode(batch.source))
     assert [len(words) for words in run(model, batch.source, "delta", 1).tokens] == predicted.tolist()
 
 
@@ -278,7 +282,7 @@ def test_lengthening_adds_its_share_of_the_sources_length(model, batch):
         with torch.no_grad():
             # So that no length is raised to 1.
             model.length.outer.bias[-1] += 100
-        lengths = model.predict_lengths(model.encode(batch.source))
+        lengths = model.length.predict(model.encode(batch.source))
         assert lengths.tolist() == [8, 5, 10, 6]
         expected = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 1]))
         longer = run(model, batch.source, "delta", 1, lengthening=0.25)
@@ -291,5 +295,5 @@ def test_length_mask():
 
 def test_without_scores_the_tokens_are_the_same():
     source = pairs([3, 6, 1], [2, 2, 2]).source
-    scored, bare = (translate_batch(lvm(), source, "delta", 2, scored=flag) for flag in (True, False))
+    scored, bare = (translate(lvm(), source, "delta", 2, scored=flag) for flag in (True, False))
     assert scored.tokens == bare.tokens and bare.scores == [0.0] * 3 and all(score < 0 for score in scored.scores)

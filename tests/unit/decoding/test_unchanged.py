@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, refiner, translate_batch
+from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, translate
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
@@ -33,8 +33,8 @@ def first_unchanged(trace) -> int:
 @pytest.mark.parametrize("kind", MODELS)
 def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
     model, source = MODELS[kind](), batch().source
-    unstopped = translate_batch(model, source, "delta", MOST, trace=True)
-    stopped = translate_batch(model, source, "delta", MOST, trace=True, stop_unchanged=True)
+    unstopped = translate(model, source, "delta", MOST, trace=True)
+    stopped = translate(model, source, "delta", MOST, trace=True, stop_unchanged=True)
     assert stopped.tokens == unstopped.tokens and stopped.traces == unstopped.traces
     assert stopped.scores == pytest.approx(unstopped.scores, abs=1e-12)
     if kind != "lvm with end symbols":
@@ -47,33 +47,23 @@ def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
 @pytest.mark.parametrize("kind", MODELS)
 def test_batching_and_padding_change_nothing(kind):
     model, sentences = MODELS[kind](), batch()
-    batched = translate_batch(model, sentences.source, "delta", MOST, stop_unchanged=True)
-    wider = translate_batch(model, padded(sentences).source, "delta", MOST, stop_unchanged=True)
+    batched = translate(model, sentences.source, "delta", MOST, stop_unchanged=True)
+    wider = translate(model, padded(sentences).source, "delta", MOST, stop_unchanged=True)
     assert (wider.tokens, wider.steps) == (batched.tokens, batched.steps)
     for row in range(6):
-        alone = translate_batch(model, one(sentences, row).source, "delta", MOST, stop_unchanged=True)
+        alone = translate(model, one(sentences, row).source, "delta", MOST, stop_unchanged=True)
         assert (alone.tokens[0], alone.steps[0]) == (batched.tokens[row], batched.steps[row])
         assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-12)
 
 
 def test_no_sentence_takes_more_than_the_most():
-    stopped = translate_batch(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
-    unstopped = translate_batch(lanmt(seed=3), batch().source, "delta", 1, trace=True)
+    stopped = translate(lanmt(seed=3), batch().source, "delta", 1, stop_unchanged=True, trace=True)
+    unstopped = translate(lanmt(seed=3), batch().source, "delta", 1, trace=True)
     assert stopped.steps == [1] * 6 and stopped.tokens == unstopped.tokens and stopped.traces == unstopped.traces
 
 
-def test_other_steps_stop_too_where_they_leave_the_output_alone():
-    """Along a learned direction a later step might change the output: the first step without a change counts."""
-    model, network, source = lvm(seed=2), refiner("score"), batch().source
-    unstopped = translate_batch(model, source, "score", MOST, 0.5, network, trace=True)
-    stopped = translate_batch(model, source, "score", MOST, 0.5, network, stop_unchanged=True)
-    for row in range(6):
-        trace = [step[row] for step in unstopped.traces]
-        assert stopped.steps[row] == first_unchanged(trace) and stopped.tokens[row] == trace[stopped.steps[row]]
-
-
 def test_without_scores_they_are_nothing():
-    stopped = translate_batch(lanmt(), batch().source, "delta", 3, stop_unchanged=True, scored=False)
+    stopped = translate(lanmt(), batch().source, "delta", 3, stop_unchanged=True, scored=False)
     assert stopped.scores == [0.0] * 6
 
 
@@ -92,8 +82,8 @@ def test_settings_say_it_once():
 def test_it_decodes_no_more_often_than_the_paper_counts():
     """One output before the first step, and one after each (Shu et al. 2020, section 6)."""
     model, calls = lanmt(seed=3), []
-    decode = model.decode
-    model.decode = lambda *args: calls.append(1) or decode(*args)
+    read = model.read
+    model.read = lambda *args: calls.append(1) or read(*args)
     with torch.no_grad():
-        steps = translate_batch(model, batch().source, "delta", MOST, stop_unchanged=True).steps
+        steps = translate(model, batch().source, "delta", MOST, stop_unchanged=True).steps
     assert len(calls) == max(steps) + 1

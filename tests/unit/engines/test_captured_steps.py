@@ -10,10 +10,10 @@ import pytest
 import torch
 from miniatures import seq2seq, transformer
 from pretended_cuda import counted, pretended
+from workflow_src.decoding.passes import own_networks
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import own_networks
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_steps import BLOCK, CACHE

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from miniatures import nat
+from miniatures import nat, searched
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -95,7 +95,6 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
     search, exports, export = registry.searches()["ctc-beam"], [], onnx_export.export
     monkeypatch.setattr(onnx_export, "export", lambda *a: (exports.append(a), export(*a))[1])
     engine = open_networks({"nat": model}, "fast", torch.device("cpu"))
-    run = registry.import_object(search.run)
     for beam, min_ratio, threshold, with_model in itertools.product(
         (1, 3, 20), (0.0, 0.05, 0.5), (None, 2.0), (False, True)
     ):
@@ -103,7 +102,7 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
         settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **fields)
         networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})
         with torch.no_grad():
-            expected = run(networks, pad(SOURCES, eos=True), settings)
+            expected = searched(networks, pad(SOURCES, eos=True), settings)
         batched = engine.translate(SOURCES, settings, True, networks)
         singles = [engine.translate([source], settings, True, networks) for source in SOURCES]
         assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens

@@ -12,13 +12,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import cmlm, ending, inat, lanmt, lvm, nat, refiner, transformer
+from miniatures import cmlm, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ngram import estimate
-from workflow_src.decoding.passes import make_pass, own_networks, width_of
+from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.decoding.widths import width_of
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
 from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses
@@ -112,8 +113,7 @@ def case(name: str):
 
 @torch.no_grad()
 def eager(models, sources, settings, scored: bool = False):
-    run = registry.import_object(registry.search_of(settings).run)
-    return run(own_networks(models, settings), pad(sources, eos=True), settings, scored)
+    return searched(own_networks(models, settings), pad(sources, eos=True), settings, scored)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -153,11 +153,11 @@ def test_scores_are_those_of_dynamic_shapes(name):
 def test_programs_read_no_values(name):
     """Of tensors without values, as in a capture: reading one is an error."""
     models, settings = case(name)
-    meta_pass = make_pass(
+    meta_pass = open_search(
         own_networks({name: model.to("meta") for name, model in models.items()}, settings), settings, False
     )
     with width_of(16):
-        outputs = meta_pass.module(torch.full((4, 16), 5, device="meta"))
+        outputs = meta_pass(torch.full((4, 16), 5, device="meta"))
     assert all(output.is_meta for output in outputs)
 
 
@@ -258,7 +258,7 @@ def counted(seed: int):
 def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     """Results depend on the given networks, not on earlier ones; settings that change no graph share one."""
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
-    engine, run = CapturedPasses({"nat": model}, CPU), registry.import_object(search.run)
+    engine = CapturedPasses({"nat": model}, CPU)
     role_networks = [
         {LM: counted(1)},
         {LM: counted(2)},
@@ -269,7 +269,7 @@ def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     for other_networks, weight in itertools.product(role_networks, (0.5, 3.0)):
         settings = search.settings(beam=4, lm_weight=weight, word_bonus=0.5, **dict.fromkeys(other_networks, "other"))
         networks = {MODEL: model, **other_networks}
-        expected = run(networks, pad(sources, eos=True), settings, scored=False)
+        expected = searched(networks, pad(sources, eos=True), settings, scored=False)
         for size in (1, 12):
             batches = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
             assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import inat, lively, lvm, nat, refiner, transformer, translate_batch
+from miniatures import inat, lively, lvm, nat, refiner, searched, transformer, translate
 from refusals import fields_of
 
 from workflow_src import registry
@@ -36,7 +36,7 @@ from workflow_src.spec import Family, Frozen, Plugin, Search, SearchSettings
 
 
 class Model(StackConfig):
-    layers: int = Field(1, gt=0)
+    encoder_layers: int = Field(1, gt=0)
     upsample: int = 2
 
 
@@ -47,79 +47,56 @@ class Settings(SearchSettings):
 FAMILY = Family(
     name="upsampler", title="Upsampling decoder", model=Model, objective=Frozen,
     presets=Path(__file__).with_name("presets.yaml"),
-    build="upsampled.code:Upsampler", loss="upsampled.code:Upsampler", validation="upsampled.code:run",
+    build="upsampled.code:Upsampler", loss="upsampled.code:Upsampler", validation="upsampled.code:collapse",
     searches=("collapse",), traits=frozenset({"upsampling"}),
 )
 SEARCH = Search(
-    name="collapse", title="collapse", settings=Settings, run="upsampled.code:run", program="upsampled.code:program",
+    name="collapse", title="collapse", settings=Settings, module="upsampled.code:Collapse", program=True,
 )
 PLUGIN = Plugin("upsampled", "1", families=(FAMILY,), searches=(SEARCH,))
 """
 CODE = '''
-import itertools
-
 import torch
-import torch.nn.functional as F
-from torch import nn
 
-from workflow_src.decoding.passes import Pass
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, initialise
+from workflow_src.decoding.ctc import collapse
+from workflow_src.decoding.search import SearchModule
+from workflow_src.nn.layers import Stack, attention_bias, initialise
+from workflow_src.nn.models import EncoderDecoder
 from workflow_src.types import PAD, Hypotheses
 
 
-class Upsampler(nn.Module):
+class Upsampler(EncoderDecoder):
     """Every source state `upsample` times, a non-causal decoder over them, and the embedding as output projection."""
 
     def __init__(self, config, source_size, target_size, joint):
-        super().__init__()
-        self.config = config
-        self.source_embedding = Embedding(source_size, config)
-        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
-        self.encoder = Stack(config, config.layers, cross=False)
-        self.decoder = Stack(config, config.layers, cross=True)
-        self.bias = nn.Parameter(torch.zeros(target_size))
+        super().__init__(config, source_size, target_size, joint)
+        self.decoder = Stack(config, config.encoder_layers, cross=True)
         initialise(self)
 
     def forward(self, source):
         """Logits (B, T, V) and the mask (B, T) of real positions, T = upsample * S."""
-        mask = source != PAD
-        bias = attention_bias(mask)
-        states = self.encoder(self.source_embedding(source), bias)
-        more = self.config.upsample
-        inputs = states[:, :, None].expand(-1, -1, more, -1).reshape(states.size(0), -1, states.size(2))
-        own = mask[:, :, None].expand(-1, -1, more).reshape(mask.size(0), -1)
+        memory, more = self.encode(source), self.config.upsample
+        inputs = memory.states[:, :, None].expand(-1, -1, more, -1).flatten(1, 2)
+        mask = memory.mask[:, :, None].expand(-1, -1, more).flatten(1, 2)
         inputs = inputs + self.target_embedding.positions[: inputs.size(1)]
-        hidden = self.decoder(inputs, attention_bias(own), Memory(states, mask, bias))
-        return F.linear(hidden, self.target_embedding.weight, self.bias), own
+        return self.logits(self.decoder(inputs, attention_bias(mask), memory)), mask
 
 
-class Argmax(nn.Module):
-    def __init__(self, model, scored):
-        super().__init__()
-        self.model, self.scored = model, scored
+class Collapse(SearchModule):
+    outputs = ("symbols", "scores")
+    steps = 0
 
-    def forward(self, source):
+    def forward(self, source, lengths=None, watch=None):
         logits, mask = self.model(source)
-        positions = mask.sum(1)
-        if not self.scored:
-            return logits.argmax(-1), positions
-        best = logits.log_softmax(-1).amax(-1)
-        return logits.argmax(-1), positions, (best * mask).sum(1) / positions
+        best, symbols = logits.log_softmax(-1).max(-1)
+        return torch.where(mask, symbols, PAD), (best * mask).sum(1) / mask.sum(1)
 
-
-def collapse(row, blank):
-    return [word for word, _ in itertools.groupby(row) if word != blank]
-
-
-def program(networks, settings, scored):
-    return Pass(Argmax(networks["model"], scored), lambda row: collapse(row, settings.blank))
-
-
-def run(models, source, settings, scored=True, trace=False):
-    one_pass = program(models, settings, True)
-    tokens, positions, scores = one_pass.module(source)
-    rows = [one_pass.finish(row[:count]) for row, count in zip(tokens.tolist(), positions.tolist())]
-    return Hypotheses(rows, scores.tolist(), [0] * len(rows))
+    def hypotheses(self, source, outputs):
+        symbols, scores = outputs
+        lengths = (source != PAD).sum(1) * self.model.config.upsample
+        rows = [row[:count] for row, count in zip(symbols.tolist(), lengths.tolist())]
+        tokens = [collapse(row, self.settings.blank) for row in rows]
+        return Hypotheses(tokens, scores.tolist(), [0] * len(rows))
 '''
 
 
@@ -172,8 +149,7 @@ def sentences(number: int = 30, size: int = 40) -> list[list[int]]:
 
 @torch.no_grad()
 def eager(model, sources, settings):
-    search = registry.search_of(settings)
-    return registry.import_object(search.run)({MODEL: model}, pad(sources, eos=True), settings)
+    return searched({MODEL: model}, pad(sources, eos=True), settings)
 
 
 @pytest.fixture(scope="module")
@@ -327,7 +303,7 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
         model.output_bias[:3] += 100
     engine, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
     settings = registry.searches()["prior-mean"].settings(lengthening=1e30)
-    expected = translate_batch(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
+    expected = translate(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
     hypotheses = engine.translate(sources, settings, False)
     assert hypotheses.tokens == expected.tokens and {len(row) for row in hypotheses.tokens} == {30}
     assert [engine.translate([source], settings, False).tokens[0] for source in sources] == expected.tokens
@@ -344,7 +320,7 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     size = {} if search == "delta" else {"step_size": 0.5}
     settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
     engine, sources = graphs(models, tmp_path), sentences(20, 13)
-    expected = translate_batch(
+    expected = translate(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
     )
     batched = engine.translate(sources, settings, True)
@@ -376,9 +352,8 @@ def ranked(engine, one_pass, sources):
 def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_graphs, monkeypatch):
     model, rescorer, settings = one_pass
     networks, sources = {MODEL: model, "rescorer": rescorer}, sentences(12, 13)
-    run = registry.import_object(registry.search_of(settings).run)
     with torch.no_grad():
-        expected = run(networks, pad(sources, eos=True), settings)
+        expected = searched(networks, pad(sources, eos=True), settings)
     engine = graphs({"nat": model}, ranking_graphs)
     assert not engine.ready(settings, True, networks)
     ranked(engine, one_pass, [[7, 8]])
@@ -419,7 +394,7 @@ def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pa
     rescored = networks | {"rescorer": one_pass[1]}
     graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
-        expected = registry.import_object(search.run)(networks, pad(sources, eos=True), without_rescorer, False)
+        expected = searched(networks, pad(sources, eos=True), without_rescorer, False)
     engine = graphs({"inat": model}, ranking_graphs)
     actual = [engine.translate([source], without_rescorer, False, networks) for source in sources]
     assert [single.tokens[0] for single in actual] == expected.tokens

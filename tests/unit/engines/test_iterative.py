@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import inat, tokens
+from miniatures import inat, searched, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -33,7 +33,7 @@ def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     engine = open_networks({"inat": network}, "fast", torch.device("cpu"))
     with torch.no_grad():
-        expected = registry.import_object(search.run)(networks, SOURCE, settings)
+        expected = searched(networks, SOURCE, settings)
     singles = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [single.tokens[0] for single in singles] == expected.tokens
     assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import yaml
-from miniatures import lively, tokens
+from miniatures import lively, searched, tokens
 
 from workflow_src import registry
 from workflow_src.families.build import build
@@ -40,7 +40,7 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     settings = search.settings(lengths=lengths)
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
     with torch.no_grad():
-        expected = registry.import_object(search.run)({MODEL: network}, SOURCE, settings)
+        expected = searched({MODEL: network}, SOURCE, settings)
     assert len({len(row) for row in expected.tokens}) > 1 and len({word for row in expected.tokens for word in row}) > 3
     engine = open_networks({"tagger": network}, "fast", torch.device("cpu"))
     singles = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import cmlm, tokens
+from miniatures import cmlm, searched, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -31,7 +31,7 @@ def open_engine(graphs):
 
 def our_own(networks, settings):
     with torch.no_grad():
-        return registry.import_object(SEARCH.run)(networks, SOURCE, settings)
+        return searched(networks, SOURCE, settings)
 
 
 @pytest.mark.graphs

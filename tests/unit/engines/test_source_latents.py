@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lanmt, refiner, tokens
+from miniatures import lanmt, refiner, searched, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL, REFINER
@@ -44,7 +44,7 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     assert registry.engines()["onnxruntime"].serves(registry.families()["lanmt"], search, settings) is None
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
     with torch.no_grad():
-        expected = registry.import_object(search.run)(networks, SOURCE, settings)
+        expected = searched(networks, SOURCE, settings)
     assert len({word for row in expected.tokens for word in row}) > 1
     singles = [engine.translate([line], settings, True, networks) for line in LINES]
     assert [single.tokens[0] for single in singles] == expected.tokens

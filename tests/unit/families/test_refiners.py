@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from miniatures import gradients, lvm, one, padded, pairs, refiner
@@ -17,7 +19,7 @@ def place():
     batch = pairs([4, 1, 6], LENGTHS)
     memory = lvm().encode(batch.source)
     z = torch.randn(3, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    detached = type(memory)(memory.states.detach(), memory.mask, memory.bias)
+    detached = dataclasses.replace(memory, states=memory.states.detach())
     return detached, z, batch.target_mask
 
 
@@ -146,7 +148,7 @@ def test_starts_from_the_decoder(kind):
     batch = pairs([4], [3])
     memory, z = model.encode(batch.source), torch.randn(1, 3, 3, dtype=torch.float64)
     hidden = network.hidden(memory, z, batch.target_mask)
-    assert torch.allclose(hidden, model.decoder_hidden(memory, z, batch.target_mask), atol=1e-13)
+    assert torch.allclose(hidden, model.hidden(memory, z, batch.target_mask), atol=1e-13)
 
 
 @pytest.mark.parametrize("kind", ["score", "energy"])

@@ -6,15 +6,10 @@ import itertools
 
 import pytest
 import torch
-from miniatures import nat, tokens
+from miniatures import nat, search, tokens
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.losses import ctc_origins
-from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam import search as ctc_beam
-from workflow_src.searches.ctc_beam.search import LogitsPass
-from workflow_src.searches.ctc_greedy import CtcGreedySettings
-from workflow_src.searches.ctc_greedy import search as ctc_greedy
 
 SIZE = 7
 SOURCE = tokens([1, 2, 1], SIZE, end=True)
@@ -48,10 +43,11 @@ def length(row: int) -> int:
 def test_origins_of_greedy_outputs_follow_from_the_best_path(penalty):
     """Each subword begins at a slot of the best path."""
     lengths = [5, 9, 2]
-    model, settings = one_pass(2, loud=6.0), CtcGreedySettings(blank_penalty=penalty)
+    model = one_pass(2, loud=6.0)
+    greedy = search("ctc-greedy", model, blank_penalty=penalty)
     source = tokens(lengths, SIZE, end=True)
-    hypotheses = ctc_greedy.run({"model": model}, source, settings)
-    origins = ctc_greedy.origins({"model": model}, source, settings, [[output] for output in hypotheses.tokens])
+    hypotheses = greedy.translate(source)
+    origins = greedy.origins(source, [[output] for output in hypotheses.tokens])
     logits, mask = slot_logits(model, source, penalty)
     for row, size in enumerate(lengths):
         path, slots = logits[row, mask[row]].argmax(-1).tolist(), int(mask[row].sum())
@@ -67,9 +63,10 @@ def test_origins_of_greedy_outputs_follow_from_the_best_path(penalty):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_all_outputs_of_a_beam_are_aligned_as_enumeration_aligns_them(seed, copy, rows, monkeypatch):
     monkeypatch.setattr(ctc_origins, "ROWS", rows)
-    model, settings = one_pass(seed, copy_source=copy), CtcBeamSettings(beam=30, min_ratio=0.0)
-    outputs = [[words for _, words in ranked] for ranked in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
-    origins = ctc_beam.origins({"model": model}, SOURCE, settings, outputs)
+    model = one_pass(seed, copy_source=copy)
+    beam = search("ctc-beam", model, beam=30, min_ratio=0.0)
+    outputs = [[words for _, words in ranked] for ranked in beam.translate(SOURCE).ranked()]
+    origins = beam.origins(SOURCE, outputs)
     logits, mask = slot_logits(model, SOURCE)
     for row in range(len(SOURCE)):
         slots, size = int(mask[row].sum()), length(row)
@@ -87,11 +84,11 @@ def test_all_outputs_of_a_beam_are_aligned_as_enumeration_aligns_them(seed, copy
 
 def test_of_several_draws_the_one_with_the_best_alignment_counts():
     model = one_pass(1, latent="vae", latent_dim=3, posterior_layers=1)
-    settings = CtcBeamSettings(beam=4, draws=3, temperature=3.0, min_ratio=0.0)
-    outputs = [[words for _, words in ranked] for ranked in ctc_beam.run({"model": model}, SOURCE, settings).ranked()]
-    origins = ctc_beam.origins({"model": model}, SOURCE, settings, outputs)
+    beam = search("ctc-beam", model, beam=4, draws=3, temperature=3.0, min_ratio=0.0)
+    outputs = [[words for _, words in ranked] for ranked in beam.translate(SOURCE).ranked()]
+    origins = beam.origins(SOURCE, outputs)
     with torch.no_grad():
-        logits, slots = LogitsPass(model, settings)(SOURCE)
+        logits, slots = beam(SOURCE)
     winners = set()
     for row in range(len(SOURCE)):
         count = int(slots[3 * row])

@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from miniatures import SIZES, lvm, pairs, refiner
+from miniatures import SIZES, decode, lvm, memory_of, pairs, refiner
 from pretended_cuda import pretended
 
 from workflow_src.nn.layers import (
+    CrossAttention,
     Memory,
     Stack,
     attend,
@@ -79,7 +80,6 @@ def test_a_gpu_attends_to_any_number_of_rows(rows, length, kind):
 
 
 def test_no_bias_where_every_position_is_real():
-    assert attention_bias(None) is None
     assert attention_bias(torch.ones(2, 3, dtype=torch.bool)) is None
 
 
@@ -91,7 +91,7 @@ def test_fused_and_plain_stacks_agree_in_values(norm):
     initialise(stack)
     x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double()
     mask = torch.tensor([[True, True, False], [True, True, True]])
-    memory = Memory(states, mask, attention_bias(mask))
+    memory = memory_of(states, mask)
     plain = stack(x, None, memory)
     with torch.no_grad():
         fused = stack(x, None, memory)
@@ -122,7 +122,7 @@ def test_with_skips_the_input_is_added_after_each_layer(norm, layers):
     plain = Stack(StackConfig(**{**SIZES, "norm": norm}), layers, cross=True).double()
     plain.load_state_dict(stack.state_dict())
     x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double()
-    memory = Memory(states, torch.ones(2, 3, dtype=torch.bool), None)
+    memory = memory_of(states, torch.ones(2, 3, dtype=torch.bool))
     actual = x
     for layer in stack.layers:
         actual = (x + layer(actual, None, memory, False)) / math.sqrt(2)
@@ -140,11 +140,45 @@ def test_only_the_decoder_of_a_latent_variable_model_skips():
 
 def test_memory_selects_sentences():
     mask = torch.tensor([[True, False], [True, True]])
-    memory = Memory(torch.arange(8.0).view(2, 2, 2), mask, attention_bias(mask))
+    states = torch.arange(8.0).view(2, 2, 2)
+    memory = Memory(states, mask, attention_bias(mask), torch.tensor([[5, 0], [4, 2]]), states + 10)
     chosen = memory.select(torch.tensor([1, 0, 0]))
-    assert torch.equal(chosen.states, memory.states[[1, 0, 0]])
+    assert chosen.bias is not None and memory.bias is not None
+    assert torch.equal(chosen.states, states[[1, 0, 0]])
     assert torch.equal(chosen.mask, mask[[1, 0, 0]])
     assert torch.equal(chosen.bias, memory.bias[[1, 0, 0]])
+    assert chosen.tokens.tolist() == [[4, 2], [5, 0], [5, 0]]
+    assert torch.equal(chosen.embedded, states[[1, 0, 0]] + 10)
+    everything = memory_of(states, torch.ones(2, 2, dtype=torch.bool))
+    assert everything.select(torch.tensor([1])).bias is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_memory_computes_the_keys_and_values_of_a_layer_once(dtype, monkeypatch):
+    """Passes with gradients train through them, also after one without; a selection has those of its own rows."""
+    stack = narrow_stacks(Stack(StackConfig(**SIZES), 2, cross=True).double(), dtype)
+    computed = []
+    original = CrossAttention.keys_values
+    monkeypatch.setattr(
+        CrossAttention, "keys_values", lambda self, states: computed.append(self) or original(self, states)
+    )
+    torch.manual_seed(0)
+    x, states = torch.randn(2, 4, 16).double(), torch.randn(2, 3, 16).double().requires_grad_()
+    mask = torch.tensor([[True, True, False], [True, True, True]])
+    memory = memory_of(states, mask)
+    with torch.no_grad():
+        first, second = stack(x, None, memory), stack(x, None, memory)
+    assert torch.equal(first, second) and len(computed) == 2
+    trained = stack(x, None, memory)
+    assert len(computed) == 4
+    actual = torch.autograd.grad(trained.sum(), [states, stack.layers[0].cross_attention.key_value.weight])
+    fresh = stack(x, None, memory_of(states, mask)).sum()
+    expected = torch.autograd.grad(fresh, [states, stack.layers[0].cross_attention.key_value.weight])
+    for gradient, gradient_of_fresh in zip(actual, expected, strict=True):
+        assert gradient.any() and torch.equal(gradient, gradient_of_fresh)
+    with torch.no_grad():
+        rows = torch.tensor([1, 1, 0])
+        assert torch.allclose(stack(x[rows], None, memory.select(rows)), first[rows], atol=1e-6)
 
 
 @given(st.floats(0.01, 0.99))
@@ -206,7 +240,7 @@ def test_narrow_stacks_round_inside_and_nowhere_else(norm):
         mean, deviation = model.prior(memory, batch.target_mask)
         direction = network.direction(memory, mean, batch.target_mask)
         posterior = model.posterior(memory, batch.target, batch.target_mask)[0]
-        return memory.states, mean, deviation, direction, posterior, model.decode(memory, mean, batch.target_mask)
+        return memory.states, mean, deviation, direction, posterior, decode(model, memory, mean, batch.target_mask)
 
     with torch.no_grad():
         in_float64 = outputs()

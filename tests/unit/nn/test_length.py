@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import cmlm, lvm, one, padded, pairs
+from miniatures import cmlm, lvm, memory_of, one, padded, pairs
 
-from workflow_src.nn.layers import Memory, attention_bias
-from workflow_src.nn.length import LengthHead
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.length import LengthChoice, LengthHead
 
 
-def memory_of(lengths: list[int], dim: int = 4, seed: int = 0) -> Memory:
+def states_of(lengths: list[int], dim: int = 4, seed: int = 0) -> Memory:
     """Random states; `lengths` count the end symbol."""
     torch.manual_seed(seed)
     mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return Memory(torch.randn(len(lengths), max(lengths), dim), mask, attention_bias(mask))
+    return memory_of(torch.randn(len(lengths), max(lengths), dim), mask)
 
 
 def head_that_says(difference: int, limit: int = 3, max_positions: int = 10) -> LengthHead:
@@ -26,7 +26,7 @@ def head_that_says(difference: int, limit: int = 3, max_positions: int = 10) -> 
 @pytest.mark.parametrize("difference", [-3, -1, 0, 2, 3])
 def test_classes_and_predictions_are_each_others_inverse(difference):
     """Classes count from |y| - |x| = -limit; |x| leaves the end symbol out."""
-    memory = memory_of([6, 5])
+    memory = states_of([6, 5])
     head = head_that_says(difference)
     predicted = head.predict(memory)
     assert predicted.tolist() == [5 + difference, 4 + difference]
@@ -36,19 +36,19 @@ def test_classes_and_predictions_are_each_others_inverse(difference):
 
 def test_differences_beyond_the_limit_count_as_the_limit():
     head = LengthHead(4, 3, 100)
-    classes = head.classes(memory_of([11, 11, 11, 11]), torch.tensor([60, 13, 7, 1]))
+    classes = head.classes(states_of([11, 11, 11, 11]), torch.tensor([60, 13, 7, 1]))
     assert classes.tolist() == [6, 6, 0, 0]
 
 
 def test_predictions_are_possible_lengths():
-    assert head_that_says(-3).predict(memory_of([2])).tolist() == [1]
-    assert head_that_says(3).predict(memory_of([10])).tolist() == [10]
+    assert head_that_says(-3).predict(states_of([2])).tolist() == [1]
+    assert head_that_says(3).predict(states_of([10])).tolist() == [10]
 
 
 def test_it_reads_the_source_length_and_the_mean_state():
     head = LengthHead(4, 3, 10)
     torch.nn.init.normal_(head.source_length)
-    memory = memory_of([3, 5])
+    memory = states_of([3, 5])
     for row, length in enumerate([3, 5]):
         mean = memory.states[row, :length].mean(0)
         expected = head.outer(torch.relu(head.inner(mean + head.source_length[length])))
@@ -71,8 +71,8 @@ def test_attention_weighs_the_states_and_padding_has_no_weight():
     head = LengthHead(4, 3, 10, pooling="attention").double()
     torch.nn.init.normal_(head.source_length)
     torch.nn.init.normal_(head.attention.weight, std=3.0)
-    memory = memory_of([3, 5, 1])
-    memory = Memory(memory.states.double(), memory.mask, None)
+    memory = states_of([3, 5, 1])
+    memory = memory_of(memory.states.double(), memory.mask)
     # States at padding, however large, are not seen.
     memory.states[~memory.mask] = 1e3
     for row, length in enumerate([3, 5, 1]):
@@ -86,7 +86,7 @@ def test_attention_weighs_the_states_and_padding_has_no_weight():
 
 
 def test_attention_weights_are_trained():
-    memory, head = memory_of([3, 5]), LengthHead(4, 3, 10, pooling="attention")
+    memory, head = states_of([3, 5]), LengthHead(4, 3, 10, pooling="attention")
     torch.nn.functional.cross_entropy(head(memory), torch.tensor([1, 5])).backward()
     assert head.attention.weight.grad.any()
 
@@ -113,16 +113,17 @@ def test_padding_changes_nothing_with_attention():
     ],
 )
 def test_lengthening_by_hand_and_no_further_than_the_positions(share, longer, shorter):
-    memory = memory_of([6, 10, 2, 15])
+    memory = states_of([6, 10, 2, 15])
     for difference, expected in ((2, longer), (-3, shorter)):
-        assert head_that_says(difference, max_positions=20).predict(memory, lengthening=share).tolist() == expected
+        predicted = head_that_says(difference, max_positions=20).predict(memory, LengthChoice(lengthening=share))
+        assert predicted.tolist() == expected
 
 
 @pytest.mark.parametrize("percent", [6, 7, 11, 29])
 def test_a_product_that_is_a_whole_number_is_not_truncated(percent):
     """0.29 · 100 is 28.999… in float64."""
     words = torch.arange(1, 399)
-    memory = Memory(torch.zeros(398, 1, 4), torch.arange(400) <= words[:, None], None)
+    memory = memory_of(torch.zeros(398, 1, 4), torch.arange(400) <= words[:, None])
     head = head_that_says(0, max_positions=1000)
     added = head.lengths(torch.full((398,), 3), memory, percent / 100) - words
     assert added.tolist() == [percent * (count + 2) // 100 for count in words.tolist()]
@@ -136,8 +137,9 @@ def test_likely_lengths_are_lengthened_alike():
     added = torch.tensor([2, 3, 3])[:, None]
     assert torch.equal(model.length.likely(memory, 4, 1 / 3), likely + added)
     assert (likely > 1).all() and (likely.sort(1).values.diff() > 0).all()
-    assert torch.equal(model.predict_lengths(memory, None, 1 / 3), (likely + added)[:, 0])
-    assert torch.equal(model.predict_lengths(memory, 0.8, 1 / 3), model.predict_lengths(memory, 0.8) + added[:, 0])
+    predict = model.length.predict
+    assert torch.equal(predict(memory, LengthChoice(None, 1 / 3)), (likely + added)[:, 0])
+    assert torch.equal(predict(memory, LengthChoice(0.8, 1 / 3)), predict(memory, LengthChoice(0.8)) + added[:, 0])
 
 
 def test_where_there_are_fewer_lengths_the_most_probable_fills_up():
@@ -155,7 +157,7 @@ def test_an_end_symbol_takes_one_of_the_positions():
         with torch.no_grad():
             model.length.outer.bias[-1] += 100
         memory = model.encode(pairs([11], [1]).source)
-        assert model.predict_lengths(memory).tolist() == [longest]
+        assert model.length.predict(memory).tolist() == [longest]
         assert int(model.length.likely(memory, 5).max()) == longest
 
 
@@ -164,7 +166,7 @@ def test_a_quantile_is_the_shortest_length_that_is_seldom_exceeded(quantile):
     model = lvm()
     memory = model.encode(pairs([4, 1, 6, 2], [3, 5, 1, 4]).source)
     probabilities = model.length(memory).detach().softmax(-1)
-    lengths = model.predict_lengths(memory, quantile)
+    lengths = model.length.predict(memory, LengthChoice(quantile))
     for row in range(4):
         source = int(memory.mask[row].sum()) - 1
         total = 0.0

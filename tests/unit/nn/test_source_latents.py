@@ -6,8 +6,8 @@ import math
 
 import pytest
 import torch
+from miniatures import memory_of
 
-from workflow_src.nn.layers import Memory
 from workflow_src.nn.length import LatentLengthHead
 from workflow_src.nn.source_latents import LengthTransformation
 
@@ -88,7 +88,7 @@ def test_padding_of_the_source_has_no_weight():
 
 def test_lengths_come_from_the_mean_of_real_latents():
     head, z, mask = LatentLengthHead(3, 4, 20).double(), latents(), masked(SOURCES)
-    memory = Memory(torch.zeros(3, 5, 2), mask, None)
+    memory = memory_of(torch.zeros(3, 5, 2), mask)
     scores = head(memory, z)
     for row, source in enumerate(SOURCES):
         logits = z[row, :source].mean(0) @ head.linear.weight.T + head.linear.bias

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import cmlm, inat, nat, tokens
+from miniatures import cmlm, inat, nat, searched, tokens
 
-from workflow_src.decoding.iterative import run_passes
 from workflow_src.searches.argmax import ArgmaxSettings
-from workflow_src.searches.argmax.search import at_lengths, run
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
-from workflow_src.searches.iterative_refinement.search import run as refine
 from workflow_src.spec import MODEL
 
 SOURCE = tokens([3, 1, 5, 2], 9, end=True)
@@ -26,13 +23,12 @@ MODELS = {
 @torch.no_grad()
 def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by_hand(kind):
     model, settings = MODELS[kind](), ArgmaxSettings()
-    plain = run({MODEL: model}, SOURCE, settings)
+    plain = searched({MODEL: model}, SOURCE, settings)
     predicted = model.length.predict(model.encode(SOURCE))
-    at_predicted = at_lengths({MODEL: model}, SOURCE, settings, predicted)
+    at_predicted = searched({MODEL: model}, SOURCE, settings, lengths=predicted)
     assert at_predicted.tokens == plain.tokens and at_predicted.scores == pytest.approx(plain.scores, abs=1e-12)
     lengths = torch.tensor([2, 5, 1, 7])
-    # Candidates that a search ranks are not asked for.
-    hypotheses = at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(lengths=3, rescorer="teacher"), lengths)
+    hypotheses = searched({MODEL: model}, SOURCE, settings, lengths=lengths)
     assert [len(row) for row in hypotheses.tokens] == lengths.tolist()
     for row, length in enumerate(lengths):
         alone = model.encode(SOURCE[row : row + 1])
@@ -47,9 +43,9 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_by
 def test_of_several_lengths_the_best_by_the_length_penalty_wins(kind):
     model, longest = MODELS[kind](), []
     lengths = model.length.likely(model.encode(SOURCE), 4)
-    by_length = [at_lengths({MODEL: model}, SOURCE, ArgmaxSettings(), lengths[:, k]) for k in range(4)]
+    by_length = [searched({MODEL: model}, SOURCE, ArgmaxSettings(), lengths=lengths[:, k]) for k in range(4)]
     for penalty in (0.0, 1.0, 3.0):
-        hypotheses = run({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
+        hypotheses = searched({MODEL: model}, SOURCE, ArgmaxSettings(lengths=4, length_penalty=penalty))
         for row in range(4):
             scores = {
                 # The mean is over symbols; of these models none is dropped.
@@ -69,14 +65,15 @@ def test_refined_outputs_of_several_lengths_are_ranked_alike():
     model, penalty = MODELS["iterative"](), 3.0
     memory = model.encode(SOURCE)
     lengths = model.length.likely(memory, 4)
-    by_length = [run_passes(model, memory, lengths[:, k], 3, scored=True) for k in range(4)]
+    one = IterativeRefinementSettings(passes=3)
+    by_length = [searched({MODEL: model}, SOURCE, one, lengths=lengths[:, k]) for k in range(4)]
     settings = IterativeRefinementSettings(passes=3, lengths=4, length_penalty=penalty)
     for stop in ("fixed", "adaptive"):
-        hypotheses = refine({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
+        hypotheses = searched({MODEL: model}, SOURCE, settings.model_copy(update={"stop": stop, "patience": 3}))
         for row in range(4):
-            scores = [float(by_length[k][1][row]) * int(lengths[row, k]) ** (1 - penalty) for k in range(4)]
+            scores = [by_length[k].scores[row] * int(lengths[row, k]) ** (1 - penalty) for k in range(4)]
             best = max(range(4), key=scores.__getitem__)
-            assert hypotheses.tokens[row] == by_length[best][0][row, : lengths[row, best]].tolist()
+            assert hypotheses.tokens[row] == by_length[best].tokens[row]
             assert hypotheses.scores[row] == pytest.approx(scores[best], abs=1e-12)
-    plain = refine({MODEL: model}, SOURCE, settings.model_copy(update={"length_penalty": 1.0}))
+    plain = searched({MODEL: model}, SOURCE, settings.model_copy(update={"length_penalty": 1.0}))
     assert plain.tokens != hypotheses.tokens

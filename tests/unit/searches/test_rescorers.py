@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from miniatures import beam_search, lvm, nat, one, padded, pairs, transformer
+from miniatures import beam_search, ctc_beam, lvm, nat, one, padded, pairs, searched, transformer
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding import ranking
@@ -15,11 +15,10 @@ from workflow_src.decoding.candidates import winners
 from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.losses.ctc import ctc_loss
+from workflow_src.nn.models import Scorer
 from workflow_src.searches.beam import BeamSettings
-from workflow_src.searches.beam.search import run
 from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.search import ctc_beam
-from workflow_src.searches.latent_search.search import Candidates, latent_search
+from workflow_src.searches.latent_search import LatentSearchSettings
 
 V = 6
 BATCH = pairs([1, 2, 1], [1, 1, 1], (V, V))
@@ -142,7 +141,7 @@ def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatc
     (make, right), model = KINDS[kind], transformer(V, V, seed=9)
     rescorer = make()
     settings = BeamSettings(beam=V**3, rescorer="other", rescorer_weight=weight)
-    hypotheses = run({"model": model, "rescorer": rescorer}, SOURCE, settings)
+    hypotheses = searched({"model": model, "rescorer": rescorer}, SOURCE, settings)
     for row in range(3):
         source = one(BATCH, row).source
         beam_scores, rescorer_scores = word_by_word(model, source), right(rescorer, source)
@@ -160,7 +159,7 @@ def test_a_beam_ranked_by_a_rescorer_finds_the_best_sum(kind, weight, monkeypatc
         assert tuple(hypotheses.tokens[row]) == best and hypotheses.scores[row] == pytest.approx(ranked[best], abs=1e-9)
         assert hypotheses.candidates[row] == len(OUTPUTS)
     if weight == 0:
-        assert hypotheses.tokens == run({"model": model}, SOURCE, BeamSettings(beam=V**3)).tokens
+        assert hypotheses.tokens == searched({"model": model}, SOURCE, BeamSettings(beam=V**3)).tokens
 
 
 def test_a_beams_list_has_its_best_hypotheses_in_order():
@@ -200,11 +199,12 @@ def test_prefixes_of_a_one_pass_model_are_ranked_by_any_scorer(kind):
 
 def test_latent_search_is_ranked_by_a_one_pass_model():
     model, rescorer = lvm(V, V), one_pass()
-    plan = Candidates(lengths=3, samples=4, seed=1)
-    hypotheses = latent_search(model, SOURCE, None, 0, plan, rescorer)
+    settings = LatentSearchSettings(lengths=3, samples=4, steps=0, rescorer="other")
+    networks = {"model": model, "rescorer": rescorer}
+    hypotheses = searched(networks, SOURCE, settings)
     for row in range(3):
         source = one(BATCH, row).source
-        alone = latent_search(model, source, None, 0, plan, rescorer)
+        alone = searched(networks, source, settings)
         right = by_alignments(rescorer, source)
         assert alone.tokens[0] == hypotheses.tokens[row]
         assert hypotheses.scores[row] == pytest.approx(right[tuple(hypotheses.tokens[row])], abs=1e-9)
@@ -234,10 +234,11 @@ def test_a_sentence_by_itself_is_scored_without_padding(kind, monkeypatch):
         assert scores == pytest.approx(expected, abs=1e-9)
 
 
-class Counted:
+class Counted(Scorer):
     """A rescorer that counts scored outputs."""
 
     def __init__(self, model):
+        super().__init__()
         self.model, self.config, self.count = model, model.config, 0
 
     def scoring_states(self, source):
@@ -264,9 +265,11 @@ def test_equal_candidates_are_ranked_only_where_scores_are_wanted():
 @torch.no_grad()
 def test_latent_search_asks_about_different_outputs_alone():
     network, rescorer = lvm(V, V, seed=1), Counted(transformer(V, V, seed=2))
-    scored_always = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer)
+    settings = LatentSearchSettings(lengths=1, samples=1, mean_first=True, steps=0, rescorer="other")
+    networks = {"model": network, "rescorer": rescorer}
+    scored_always = searched(networks, SOURCE, settings)
     assert rescorer.count == 3
-    hypotheses = latent_search(network, SOURCE, None, 0, Candidates(1, 1, 1, True), rescorer, scored=False)
+    hypotheses = searched(networks, SOURCE, settings, scored=False)
     assert rescorer.count == 3 and hypotheses.tokens == scored_always.tokens
 
 

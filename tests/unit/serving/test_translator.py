@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from miniatures import searched
 from refusals import fields_of
 from stage_server import STAGE_SERVER, python_module
 
-from workflow_src import registry
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
@@ -599,8 +599,7 @@ class Graphs:
 
     def translate(self, sources, settings, scored, networks):
         self.sizes.append(len(sources))
-        run = registry.import_object(registry.search_of(settings).run)
-        return run(networks, pad(sources, eos=True), settings, scored, False)
+        return searched(networks, pad(sources, eos=True), settings, scored)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 
 import analysed
+import miniatures
 import pytest
 import reports
 import torch
@@ -14,7 +15,6 @@ from stage_words import start_stage
 
 from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
-from workflow_src.decoding.masked import mask_predict
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.registry import conventions
@@ -237,7 +237,7 @@ def prior_mean(model, sources, lengths):
     for ids, length in zip(sources, lengths, strict=True):
         memory = model.encode(torch.tensor([[*ids, EOS]]))
         mask = torch.ones(1, length + model.extra_positions, dtype=torch.bool)
-        logits = model.decode(memory, model.prior(memory, mask)[0], mask)[0]
+        logits = miniatures.decode(model, memory, model.prior(memory, mask)[0], mask)[0]
         # Padding, beginnings and, where targets have none, ends are no words.
         first = EOS if model.extra_positions else EOS + 1
         words = (logits[:, first:].argmax(-1) + first).tolist()
@@ -390,7 +390,8 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     with torch.no_grad():
         memory = translator.network.encode(torch.tensor([[*sources[number], EOS]]))
         one, other = (
-            translator.network.posterior(memory, torch.tensor([side[number]]))[0][0] for side in (targets, written)
+            translator.network.posterior(memory, torch.tensor([side[number]]), memory.mask)[0][0]
+            for side in (targets, written)
         )
     pieces = [tiny.subwords.pieces_target(side[number]) for side in (targets, written)]
     assert example["target_pieces"] == pieces
@@ -560,12 +561,11 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     }
     cmlm, subwords = translators["cmlm"].network, translators["cmlm"].subwords
     sources, goals = subwords.encode_source(lines), subwords.encode_target(targets)
-    outputs = []
-    with torch.no_grad():
-        for source, goal in zip(sources, goals, strict=True):
-            length = torch.tensor([min(max(1, len(goal)), cmlm.length.longest)])
-            words = mask_predict(cmlm, cmlm.encode(torch.tensor([[*source, EOS]])), length, 2)[0]
-            outputs.append(words[0].tolist() if source else [])
+    outputs, alone = [], miniatures.search("mask-predict", cmlm, iterations=2, length_beam=1)
+    for source, goal in zip(sources, goals, strict=True):
+        length = torch.tensor([min(max(1, len(goal)), cmlm.length.longest)])
+        words = alone.translate(torch.tensor([[*source, EOS]]), length).tokens[0]
+        outputs.append(words if source else [])
     texts = translators["cmlm"].text(outputs, removal)
     # Half of the references are the outputs, so that there is BLEU to compare.
     references = [text if i % 2 else target for i, (text, target) in enumerate(zip(texts, targets, strict=True))]

@@ -7,14 +7,13 @@ import functools
 import pytest
 import sacrebleu
 import torch
+from miniatures import search
 
 from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.families.cmlm.objective import masked_loss, masked_places
 from workflow_src.families.cmlm.validation import validate
-from workflow_src.searches.mask_predict import MaskPredictSettings
-from workflow_src.searches.mask_predict.search import run
 from workflow_src.training.dev import Dev
 from workflow_src.types import PAD
 
@@ -70,7 +69,8 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
             source, target = (x[row][x[row] != PAD][None] for x in (batch.source, batch.target))
             memory, is_masked = model.encode(source), is_masked[: target.size(1)]
             shown = torch.where(is_masked, model.mask_symbol, target)
-            scores = model.scores(model.states(memory, shown, shown != PAD))[0].log_softmax(-1)
+            hidden = model.states(memory, shown, shown != PAD)[0]
+            scores = (hidden @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
             nll -= float(scores[is_masked].gather(1, target[0, is_masked][:, None]).sum())
             masked += int(is_masked.sum())
             exact += int(model.length.predict(memory)) == target.size(1)
@@ -79,8 +79,8 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
     assert figures["dev_loss"] == pytest.approx(nll / masked, rel=1e-5)
     assert figures["dev_length_accuracy"] == pytest.approx(exact / sentences)
     for name, iterations in (("dev_bleu", 3), ("dev_bleu_one_pass", 1)):
-        settings = MaskPredictSettings(iterations=iterations, length_beam=1)
+        masked_search = search("mask-predict", model, iterations=iterations, length_beam=1)
         sources = [torch.tensor([[*tiny.dev.source(row).tolist(), 2]]) for row in range(5)]
-        rows = [run({"model": model}, source, settings).tokens[0] for source in sources]
+        rows = [masked_search.translate(source).tokens[0] for source in sources]
         bleu = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [references[:5]]).score
         assert figures[name] == pytest.approx(bleu)

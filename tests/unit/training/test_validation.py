@@ -6,6 +6,7 @@ import math
 import pytest
 import sacrebleu
 import torch
+from miniatures import decode
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
@@ -14,8 +15,10 @@ from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
 from workflow_src.data.subwords import learn
+from workflow_src.decoding.refinement import delta_step
 from workflow_src.families import refiners
 from workflow_src.families.build import build
+from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import write_json
@@ -159,14 +162,14 @@ def test_lvm_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings,
                     torch.distributions.Normal(prior, deviation),
                 ).sum()
             )
-            logits = model.decode(memory, mean, mask)[0]
+            logits = decode(model, memory, mean, mask)[0]
             likelihood = -float(torch.nn.functional.cross_entropy(logits, target[0], reduction="sum"))
             bound, divergence, positions = bound + likelihood - kl, divergence + kl, positions + target.size(1)
             reconstructed.append(allowed_words(logits, end))
-            (length,) = model.predict_lengths(memory).tolist()
+            (length,) = model.length.predict(memory).tolist()
             exact += length == batch.target.size(1)
             mask = torch.ones(1, length + end, dtype=torch.bool)
-            from_prior.append(allowed_words(model.decode(memory, model.prior(memory, mask)[0], mask)[0], end))
+            from_prior.append(allowed_words(decode(model, memory, model.prior(memory, mask)[0], mask)[0], end))
     assert figures["dev_kl"] == pytest.approx(divergence / positions, rel=1e-5)
     assert figures["dev_elbo"] == pytest.approx(bound / positions, rel=1e-4)
     assert 0 < exact < 8 and figures["dev_length_accuracy"] == exact / 8
@@ -201,7 +204,7 @@ def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tin
             memory = model.encode(batch.source)
             mean, deviation = model.posterior(memory, batch.target, mask)
             z = mean + deviation * torch.randn(mean.shape, generator=generator)
-            logits = model.decode(memory, z, mask).transpose(1, 2)
+            logits = decode(model, memory, z, mask).transpose(1, 2)
             losses = -torch.nn.functional.cross_entropy(logits, batch.target, reduction="none").sum(1)
             means.append(float(losses.mean()))
             # Of the 400 samples here and of the 100 of the figure.
@@ -215,37 +218,38 @@ def test_the_reconstruction_is_an_average_over_samples_of_the_posterior(dev, tin
             batch = collate(tiny.dev, [row])
             mask = torch.ones_like(batch.target, dtype=torch.bool)
             memory = model.encode(batch.source)
-            logits = model.decode(memory, model.posterior(memory, batch.target, mask)[0], mask)[0]
+            logits = decode(model, memory, model.posterior(memory, batch.target, mask)[0], mask)[0]
             at_the_mean -= float(torch.nn.functional.cross_entropy(logits, batch.target[0], reduction="sum"))
     # Far enough apart for the figure to distinguish samples from the mean.
     assert abs(at_the_mean - sum(means)) / positions > 8 * error
 
 
-class Copying:
+class Copying(LatentVariableModel):
     """A latent-variable model whose latent is the target itself: q copies y, the decoder reads it, p knows nothing."""
 
-    def __init__(self, model, size):
-        self.model, self.size = model, size
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
     def posterior(self, memory, target, mask):
-        z = torch.nn.functional.one_hot(target, self.size).float()
+        z = torch.nn.functional.one_hot(target, self.output_bias.size(0)).float()
         return z, torch.full_like(z, 1e-3)
 
     def prior(self, memory, mask):
-        z = torch.zeros(*mask.shape, self.size)
+        z = torch.zeros(*mask.shape, self.output_bias.size(0))
         z[..., 7] = 1
         return z, torch.ones_like(z)
 
-    def decode(self, memory, z, mask):
-        return 50 * z
+    def hidden(self, memory, z, mask):
+        return z
+
+
+def copying(model):
+    """The model as one whose logits are 50 times its latents."""
+    model.__class__ = Copying
+    model.target_embedding = torch.nn.Embedding.from_pretrained(50 * torch.eye(model.output_bias.size(0)))
+    return model
 
 
 @pytest.mark.parametrize("end", [False, True])
 def test_posterior_bleu_is_100_when_latents_carry_the_sentence(dev, tiny, tiny_settings, end):
-    model = Copying(untrained("lvm", tiny, tiny_settings, end_symbol=end), tiny.sizes["target"])
+    model = copying(untrained("lvm", tiny, tiny_settings, end_symbol=end))
     figures = dev.figures(model, lvm.validate(ElboConfig()))
     assert figures["dev_bleu_posterior"] == pytest.approx(100) and figures["dev_bleu"] < 10
     # The reconstruction is certain, so the bound is all KL; at each position
@@ -277,18 +281,18 @@ def test_refiner_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_setti
             start, _ = frozen.prior(memory, mask)
             goal = start
             for _ in range(2):
-                words = frozen.decode(memory, goal, mask)[..., 2:].argmax(-1) + 2
+                words = decode(frozen, memory, goal, mask)[..., 2:].argmax(-1) + 2
                 goal, _ = frozen.posterior(memory, words, mask)
             direction, offset = model.direction(memory, start, mask), goal - start
             cosines.append(torch.nn.functional.cosine_similarity(direction.flatten(), offset.flatten(), 0))
             squares.append((direction - offset).square().sum(-1)[0])
             norms.append(offset.square().sum(-1).sqrt()[0])
-            (length,) = frozen.predict_lengths(memory).tolist()
+            (length,) = frozen.length.predict(memory).tolist()
             mask = torch.ones(1, length + 1, dtype=torch.bool)
             z, _ = frozen.prior(memory, mask)
             for size, translations in by_size.items():
                 moved = z + size * model.direction(memory, z, mask)
-                translations.append(allowed_words(frozen.decode(memory, moved, mask)[0], True))
+                translations.append(allowed_words(decode(frozen, memory, moved, mask)[0], True))
     assert figures["dev_cosine_noise0"] == pytest.approx(float(torch.stack(cosines).mean()), rel=1e-4)
     assert figures["dev_squared_error_noise0"] == pytest.approx(float(torch.cat(squares).mean()), rel=1e-4)
     assert figures["dev_offset_norm_noise0"] == pytest.approx(float(torch.cat(norms).mean()), rel=1e-4)
@@ -338,9 +342,10 @@ class Perfect(torch.nn.Module):
         self.frozen, self.sign = frozen, sign
 
     def direction(self, memory, z, mask, differentiable=False):
-        from workflow_src.decoding.refinement import DeltaStep, refine
-
-        return self.sign * (refine(z, DeltaStep(self.frozen, memory, mask), 4) - z)
+        goal = z
+        for _ in range(4):
+            goal = delta_step(self.frozen, memory, goal, mask)
+        return self.sign * (goal - z)
 
 
 @pytest.mark.parametrize("sign", [1, -1, 0])

@@ -37,7 +37,7 @@ def refinements(loaded: Loaded, trait: str) -> list[Entry]:
     entries: dict[tuple, Entry] = {}
     for decode in loaded.decodes:
         search, values = searches()[decode.search], decode.values
-        if not (search.step and search.traceable) or decode.tune or not decode.own_engine:
+        if not (search.refines and search.traceable) or decode.tune or not decode.own_engine:
             continue
         model = model_of(loaded.systems[decode.system], loaded, trait)
         if model is None or not plain(values):
@@ -71,7 +71,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
             name = model.name
             systems[name] = name if decode.system == name else systems.get(name, decode.system)
     # Latents before any step are those of the search that refining ones are compared with.
-    start = next(search.baseline for search in searches().values() if search.step and search.baseline)
+    start = next(search.baseline for search in searches().values() if search.refines and search.baseline)
     return [entry(system, start) | {"model": model} for model, system in systems.items()]
 
 
@@ -134,7 +134,7 @@ def at_reference_lengths(loaded: Loaded) -> list[Entry]:
 def _keeps_lengths(decode: Decode, settings: dict[str, Any], loaded: Loaded) -> bool:
     """True for a decode that only refines latents of target positions, or decodes them unrefined."""
     search = searches()[decode.search]
-    starts = {stepping.baseline for stepping in searches().values() if stepping.step}
-    if not (search.step and search.traceable) and search.name not in starts:
+    starts = {stepping.baseline for stepping in searches().values() if stepping.refines}
+    if not (search.refines and search.traceable) and search.name not in starts:
         return False
     return model_of(loaded.systems[decode.system], loaded) is not None and plain(Decode.model_validate(settings).values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -11,13 +10,14 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.latent import on_source, posterior_of
-from workflow_src.decoding.refinement import StepMaker, translate_batch
+from workflow_src.decoding.refinement import Refinement, open_refinement
+from workflow_src.decoding.search import SearchModule, open_search
 from workflow_src.decoding.settings import LENGTH_COUNTS
-from workflow_src.registry import import_object, search_of, searches, step_maker
+from workflow_src.nn.models import LatentModel
+from workflow_src.registry import search_of, searches
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import MODEL, SearchSettings, parse
-from workflow_src.types import PAD, EncoderOutput, Hypotheses, LatentModel, SourceLatentModel
+from workflow_src.spec import SearchSettings, parse
+from workflow_src.types import Batch
 
 Result = TypeVar("Result")
 
@@ -50,49 +50,25 @@ def traces_of(translator: Translator, lines: list[str], settings: SearchSettings
     return traces
 
 
-@dataclasses.dataclass(frozen=True)
-class Procedure:
-    """Steps in a model with latents, as `decoding.refinement.translate_batch` takes them.
-
-    Or, of any model with a length head, `at_lengths`: a function that translates sources (B, S) at lengths (B,), with
-    its `label`.
-    """
-
-    model: Any
-    make_step: StepMaker | None = None
-    steps: int = 0
-    at_lengths: Callable[[Tensor, Tensor], Hypotheses] | None = None
-    label: str | None = None
-
-    def translate(self, source: Tensor, lengths: Tensor) -> Hypotheses:
-        """Translations of source (B, S) at lengths (B,)."""
-        if self.at_lengths is not None:
-            return self.at_lengths(source, lengths)
-        return translate_batch(self.model, source, self.make_step, self.steps, lengths=lengths, scored=False)
-
-
-def procedure(translator: Translator, settings: SearchSettings) -> Procedure:
-    """A search with these settings, with the networks of a bundle."""
-    search = search_of(settings)
-    label = search.row_label(settings)
-    if search.at_lengths:
-        # At given lengths no others are tried; the default number of candidates may exceed the model's lengths.
+def at_lengths(translator: Translator, settings: SearchSettings) -> SearchModule:
+    """A search with these settings and the networks of a bundle, for outputs of given lengths."""
+    if search_of(settings).at_lengths:
+        # No others are tried; the default number of candidates may exceed the model's lengths.
         counts = {name: 1 for name in LENGTH_COUNTS if name in type(settings).model_fields}
         settings = settings.model_copy(update=counts)
-    networks = translator.networks(settings)
-    model = networks[MODEL]
-    if search.at_lengths:
-        run = import_object(search.at_lengths)
-        return Procedure(
-            model, at_lengths=lambda source, lengths: run(networks, source, settings, lengths), label=label
-        )
-    make_step = step_maker(networks, settings)
-    return Procedure(model, make_step, getattr(settings, search.series) if make_step and search.series else 0)
+    return open_search(translator.networks(settings), settings, scored=False)
+
+
+def refinement(translator: Translator, settings: SearchSettings) -> Refinement:
+    """A search that refines latents with these settings, and the networks of a bundle."""
+    search = open_refinement(translator.networks(settings), settings)
+    assert search is not None, "analyses of steps follow searches that take some"
+    return search
 
 
 @torch.no_grad()
 def translate_with(
-    procedure: Procedure, sources: Sequence[Sequence[int]], lengths: Sequence[int], batch: int, device: torch.device
+    search: SearchModule, sources: Sequence[Sequence[int]], lengths: Sequence[int], batch: int, device: torch.device
 ) -> list[list[int]]:
     """Translations (subword ids) of sources, none empty, at these lengths, in the order of the sources.
 
@@ -101,21 +77,13 @@ def translate_with(
 
     def translated(numbers: Sequence[int]) -> Sequence[list[int]]:
         source = pad([sources[i] for i in numbers], eos=True).to(device)
-        return procedure.translate(source, torch.tensor([lengths[i] for i in numbers], device=device)).tokens
+        return search.translate(source, torch.tensor([lengths[i] for i in numbers], device=device)).tokens
 
     return in_batches(translated, [-len(source) for source in sources], batch)
 
 
-def positions(model: LatentModel | SourceLatentModel, memory: EncoderOutput, target: Tensor) -> tuple[Tensor, Tensor]:
-    """Target (B, T), padded, as a posterior reads it, and the mask (B, P) of the latents' positions."""
-    if on_source(model):
-        return target, memory.mask
-    target = model.whole_target(target)
-    return target, target != PAD
-
-
 def paired_batches(
-    model: LatentModel | SourceLatentModel,
+    model: LatentModel,
     compute: Callable[[Tensor, Tensor], Iterable[Result]],
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
@@ -127,7 +95,7 @@ def paired_batches(
     `compute` takes source (B, S) with end symbols and target (B, T) without, both padded. Targets are cut to the
     positions that the model has.
     """
-    longest = model.config.max_positions - getattr(model, "extra_positions", 1)
+    longest = model.config.max_positions - model.extra_positions
     targets = [ids[:longest] for ids in targets]
 
     def padded(numbers: Sequence[int]) -> Iterable[Result]:
@@ -140,7 +108,7 @@ def paired_batches(
 
 @torch.no_grad()
 def posterior_latents(
-    model: LatentModel | SourceLatentModel,
+    model: LatentModel,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     batch: int,
@@ -153,8 +121,8 @@ def posterior_latents(
 
     def latents(source: Tensor, target: Tensor) -> Iterable[tuple[np.ndarray, np.ndarray]]:
         memory = model.encode(source)
-        target, mask = positions(model, memory, target)
-        mean, deviation = posterior_of(model, memory, target, mask)
+        mask = model.batch_mask(Batch(source, target))
+        mean, deviation = model.posterior(memory, model.whole_target(target), mask)
         for place, real in enumerate(mask):
             variance = deviation[place][real].double() ** 2
             yield mean[place][real].double().cpu().numpy(), variance.cpu().numpy()

@@ -90,7 +90,7 @@ class Entry:
     def refines(self) -> bool:
         if self.search is None:
             return False
-        return self.search.step is not None or bool(self.settings and refinement(self.settings))
+        return self.search.refines or bool(self.settings and refinement(self.settings))
 
     @property
     def label(self) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.masked import best_outputs
+from workflow_src.decoding.search import searching
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.families.cmlm.objective import masked_cross_entropy, masked_places
 from workflow_src.losses.common import exact_lengths
@@ -24,8 +23,8 @@ def validate(config: CmlmObjectiveConfig, _base: None = None) -> DevFigures:
     BLEU selects weights.
     """
     searches = {
-        "dev_bleu": functools.partial(best_outputs, iterations=config.dev_iterations),
-        "dev_bleu_one_pass": functools.partial(best_outputs, iterations=1),
+        "dev_bleu": searching("mask-predict", iterations=config.dev_iterations, length_beam=1),
+        "dev_bleu_one_pass": searching("mask-predict", iterations=1, length_beam=1),
     }
     return DevFigures(_measure, searches, "dev_bleu")
 

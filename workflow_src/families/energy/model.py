@@ -28,16 +28,16 @@ class EnergyNetwork(LatentStack):
         with torch.no_grad():
             self.head.weight.mul_(0.1)
 
-    def energy(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+    def energy(self, memory: Memory, z: Tensor, mask: Tensor) -> Tensor:
         """Energies (B,)."""
-        hidden = self.hidden(memory, z, target_mask) * target_mask[..., None]
+        hidden = self.hidden(memory, z, mask) * mask[..., None]
         pooled = hidden.sum(1)
         if self.config.energy_pooling == "mean":
             # An empty sentence (dev sets may have some) must not become NaN.
-            pooled = pooled / target_mask.sum(1, keepdim=True).clamp(min=1)
+            pooled = pooled / mask.sum(1, keepdim=True).clamp(min=1)
         return wide(self.head(pooled))[:, 0]
 
-    def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
+    def direction(self, memory: Memory, z: Tensor, mask: Tensor, differentiable: bool = False) -> Tensor:
         """-dE/dz (B, T, Z); `differentiable` keeps the graph, so that a loss on it can train the network."""
         with torch.enable_grad():
             if not z.requires_grad:
@@ -45,7 +45,7 @@ class EnergyNetwork(LatentStack):
             # Fused attention has no second derivative.
             self.stack.differentiate_twice = differentiable
             try:
-                energies = self.energy(memory, z, target_mask)
+                energies = self.energy(memory, z, mask)
                 (gradient,) = torch.autograd.grad(energies.sum(), z, create_graph=differentiable)
             finally:
                 self.stack.differentiate_twice = False

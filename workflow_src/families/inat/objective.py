@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import length_mask
+from workflow_src.decoding.widths import length_mask
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
 from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
@@ -23,7 +23,7 @@ from workflow_src.losses.draws import sentence_keys, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
 if TYPE_CHECKING:
-    from workflow_src.families.inat.model import IterativeModel
+    from workflow_src.families.inat.model import IterativeRefinementModel
 
 # Streams of random numbers of a pass: which of the two inputs, corruption, sampled words.
 MIX, CORRUPT, SAMPLE = range(3)
@@ -31,7 +31,7 @@ STREAMS = 3
 
 
 def refinement_loss(
-    model: IterativeModel, batch: Batch, context: TrainingContext, config: InatObjectiveConfig
+    model: IterativeRefinementModel, batch: Batch, context: TrainingContext, config: InatObjectiveConfig
 ) -> LossTerms:
     """Figures: nats a subword of the target of the first and the last pass, and the mean of all; the length head's."""
     count = batch.num_target_words
@@ -62,7 +62,7 @@ def refinement_loss(
 
 
 def pass_loss(
-    model: IterativeModel, hidden: Tensor, scored: Cells, target: Tensor, smoothing: float
+    model: IterativeRefinementModel, hidden: Tensor, scored: Cells, target: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """-log p(y | input, x) of a pass with states hidden (B, N, D), summed over the `scored` cells of target (B, T),
     with and without smoothing; the second has no gradient."""
@@ -72,7 +72,7 @@ def pass_loss(
 @torch.no_grad()
 def next_input(
     config: InatObjectiveConfig,
-    model: IterativeModel,
+    model: IterativeRefinementModel,
     hidden: Tensor,
     mask: Tensor,
     target: Tensor,
@@ -104,7 +104,11 @@ def next_input(
 
 @torch.no_grad()
 def guessed(
-    model: IterativeModel, hidden: Tensor, mask: Tensor, numbers: Tensor | None = None, real: Cells | None = None
+    model: IterativeRefinementModel,
+    hidden: Tensor,
+    mask: Tensor,
+    numbers: Tensor | None = None,
+    real: Cells | None = None,
 ) -> Tensor:
     """The most probable words of states hidden (B, N, D), or words drawn with uniform numbers (B, N), padded.
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.iterative import refined
+from workflow_src.decoding.search import searching
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.objective import guessed, pass_loss
 from workflow_src.losses.common import cells, exact_lengths
 from workflow_src.types import Batch, DevFigures, Measured
 
 if TYPE_CHECKING:
-    from workflow_src.families.inat.model import IterativeModel
+    from workflow_src.families.inat.model import IterativeRefinementModel
 
 
 def validate(config: InatObjectiveConfig, _base: None = None) -> DevFigures:
@@ -24,7 +23,7 @@ def validate(config: InatObjectiveConfig, _base: None = None) -> DevFigures:
     BLEU selects weights: the loss rises on dev while BLEU rises.
     """
 
-    def measure(model: IterativeModel, batch: Batch, _keys: Tensor) -> Measured:
+    def measure(model: IterativeRefinementModel, batch: Batch, _keys: Tensor) -> Measured:
         memory = model.encode(batch.source)
         hidden, mask = model.hidden(memory, batch.output_lengths)
         scored = cells(batch.target_mask, hidden.device)
@@ -40,5 +39,5 @@ def validate(config: InatObjectiveConfig, _base: None = None) -> DevFigures:
             }
         )
 
-    search = functools.partial(refined, passes=config.passes, scored=False)
+    search = searching("iterative-refinement", passes=config.passes)
     return DevFigures(measure, {"dev_bleu": search}, "dev_bleu")

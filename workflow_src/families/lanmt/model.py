@@ -11,35 +11,28 @@ from __future__ import annotations
 
 import math
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.passes import places
+from workflow_src.decoding.widths import places
 from workflow_src.families.lanmt import LanmtConfig
-from workflow_src.nn.layers import Embedding, Stack, attention_bias, barred, dropout, initialise
-from workflow_src.nn.length import LatentLengthHead
-from workflow_src.nn.source_latents import LatentMemory, LengthTransformation, SourceLatents
+from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, dropout, initialise
+from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
+from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
 from workflow_src.nn.weights import copy_places
 from workflow_src.types import EOS, PAD, wide, with_end
 
 
-class SourceLatentVariableModel(nn.Module):
-    """p(z|x), q(z|x,y), p(l|z) and p(y|x,z,l) (`types.LatentLengthModel`)."""
+class SourceLatentVariableModel(SourceLatentModel):
+    """p(z|x), q(z|x,y), p(l|z) and p(y|x,z,l)."""
 
-    # Latents are those of source positions, and determine the length of the output (`types.LatentLengthModel`).
-    source_latents = True
-    latent_lengths = True
-    # Positions of an output beside those of its words: that of the end symbol.
+    latents: SourceLatents
+    # That of the end symbol.
     extra_positions = 1
 
     def __init__(self, config: LanmtConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__()
-        self.config = config
-        self.source_embedding = Embedding(source_size, config)
-        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
-        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        super().__init__(config, source_size, target_size, joint)
         self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         longest = config.max_positions - self.extra_positions
         projection = self.latents.projection if config.length_reads == "states" else None
@@ -50,43 +43,12 @@ class SourceLatentVariableModel(nn.Module):
         if config.decoder_input == "scaled":
             self.length_embedding = nn.Embedding(config.max_positions + 1, config.dim)
             nn.init.xavier_uniform_(self.length_embedding.weight)
-        self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
         self.latents.scale_heads(config.head_scale)
 
-    # 1. Prior and posterior.
+    # 1. The decoder over latents of the target's length.
 
-    def encode(self, source: Tensor) -> LatentMemory:
-        """Source (B, S) -> states (B, S, D) of the prior, which the decoder reads too."""
-        mask = source != PAD
-        bias = attention_bias(mask)
-        embedded = self.source_embedding(source)
-        return LatentMemory(self.encoder(embedded, bias), mask, bias, embedded)
-
-    def prior(self, memory: LatentMemory) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z|x), (B, S, Z) each."""
-        return self.latents.prior(memory)
-
-    def posterior(self, memory: LatentMemory, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded and without end symbols."""
-        target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
-        return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
-
-    # 2. The length.
-
-    def predict_lengths(
-        self, memory: LatentMemory, z: Tensor, quantile: float | None = None, lengthening: float = 0.0
-    ) -> Tensor:
-        """Target lengths in words (B,) of latents (B, S, Z): the most probable under p(l|z), or a quantile."""
-        return self.length.chosen(self.length(memory, z), memory, quantile, lengthening)
-
-    def likely_lengths(self, memory: LatentMemory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
-        """The `count` most probable target lengths (B, count) under p(l|z)."""
-        return self.length.best(self.length(memory, z), memory, count, lengthening)
-
-    # 3. The decoder over latents of the target's length.
-
-    def hidden(self, memory: LatentMemory, z: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def hidden(self, memory: Memory, z: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Last decoder states (B, T+1, D) for latents (B, S, Z) and numbers of positions (B,): those of an output's
         words and its end. Also the mask (B, T+1)."""
         codes = self.target_embedding.positions
@@ -101,20 +63,21 @@ class SourceLatentVariableModel(nn.Module):
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
-    def decode(self, memory: LatentMemory, z: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Logits (B, T+1, V) of p(y|x,z,l), -inf for what may not be put out, and the mask (B, T+1).
+    def symbol_bias(self) -> Tensor:
+        return barred(self.output_bias, EOS)
 
-        `lengths` (B,) in words replace the most probable ones under p(l|z).
-        """
-        lengths = self.predict_lengths(memory, z) if lengths is None else lengths
+    def read(
+        self, memory: Memory, z: Tensor, _mask: Tensor, choice: LengthChoice = MOST_PROBABLE, scored: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        lengths = self.length.predict(memory, z, choice)
         hidden, mask = self.hidden(memory, z, lengths + self.extra_positions)
-        return F.linear(hidden, self.target_embedding.weight, barred(self.output_bias, EOS)), mask
+        return self.read_symbols(self.logits(hidden), mask, scored)
 
     def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
         """The words of symbols (B, T+1) at the positions of `mask`, (B, T+1), padded: end symbols are dropped."""
         return kept_symbols(symbols, mask & (symbols != EOS))
 
-    def log_likelihood(self, memory: LatentMemory, z: Tensor, target: Tensor) -> Tensor:
+    def log_likelihood(self, memory: Memory, z: Tensor, target: Tensor) -> Tensor:
         """log p(y|x,z,l) + log p(l|z), (B,) nats, of target (B, T), padded; its end symbol is counted."""
         labels, lengths = with_end(target), (target != PAD).sum(1)
         hidden, mask = self.hidden(memory, z, lengths + self.extra_positions)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import best_ids
-from workflow_src.decoding.refinement import DeltaStep, translate_batch
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.search import searching
 from workflow_src.losses.common import DEV_SAMPLES, collapsed, exact_lengths
+from workflow_src.losses.latents import evidence_lower_bound
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.losses.source_latents import evidence_lower_bound
-from workflow_src.types import Batch, DevFigures, Hypotheses, Mean, Measured
+from workflow_src.types import Batch, DevFigures, Mean, Measured
 
 if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
@@ -28,24 +28,21 @@ def validate(_config: ElboConfig, _base: None = None) -> DevFigures:
 
     def measure(model: SourceLatentVariableModel, batch: Batch, keys: Tensor) -> Measured:
         memory = model.encode(batch.source)
-        elbo, kl = evidence_lower_bound(model, memory, batch.target, DEV_SAMPLES, keys)
-        tokens, _ = best_ids(model, memory, model.posterior(memory, batch.target)[0], memory.mask, scored=False)
-        lengths = model.predict_lengths(memory, model.prior(memory)[0])
+        elbo, kl = evidence_lower_bound(model, memory, batch, DEV_SAMPLES, keys)
+        mean, _ = model.posterior(memory, batch.target, memory.mask)
+        outputs, _ = model.read(memory, mean, memory.mask)
+        lengths = model.length.predict(memory, model.prior(memory, memory.mask)[0])
         means: dict[str, Mean] = {
             "dev_elbo": (elbo.sum(), batch.num_target_tokens),
             "dev_kl": (kl.sum(), memory.mask.sum()),
             "dev_length_accuracy": exact_lengths(lengths, batch),
         }
-        return Measured(means, {"dev_bleu_posterior": tokens})
+        return Measured(means, {"dev_bleu_posterior": unpadded(outputs)})
 
     return DevFigures(
         measure,
-        {"dev_bleu": translate_batch, "dev_bleu_delta": _after_delta},
+        {"dev_bleu": searching("prior-mean"), "dev_bleu_delta": searching("delta", steps=1)},
         "dev_elbo",
         differences={"dev_bleu_carried": ("dev_bleu_posterior", "dev_bleu")},
         fault=collapsed,
     )
-
-
-def _after_delta(model: SourceLatentVariableModel, source: Tensor) -> Hypotheses:
-    return translate_batch(model, source, lambda memory, mask: DeltaStep(model, memory, mask), 1)

@@ -10,23 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.decoding.widths import places
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.nn.gaussian import GaussianHead
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, dropout, initialise
-from workflow_src.nn.length import LengthHead
+from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, check_length, dropout, initialise
+from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
+from workflow_src.nn.models import EncoderDecoder, LatentModel
 from workflow_src.nn.weights import copy_places
-from workflow_src.types import PAD, with_end
+from workflow_src.types import EOS, PAD, Batch, wide, with_end
 
 
-class LatentVariableModel(nn.Module):
-    """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths (`types.LatentModel`)."""
+class LatentVariableModel(LatentModel, EncoderDecoder):
+    """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths."""
 
     def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__()
-        self.config = config
-        self.source_embedding = Embedding(source_size, config)
-        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
-        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        super().__init__(config, source_size, target_size, joint)
+        # One latent beside those of words: for the end symbol, where targets have one.
+        self.extra_positions = int(config.end_symbol)
         self.length = LengthHead(
             config.dim,
             config.max_length_difference,
@@ -40,69 +40,69 @@ class LatentVariableModel(nn.Module):
         self.prior_head = GaussianHead(config.dim, config.latent_dim)
         self.posterior_head = GaussianHead(config.dim, config.latent_dim)
         self.latent_projection = nn.Linear(config.latent_dim, config.dim)
-        self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
         with torch.no_grad():
             # Large heads at the start make a KL of tens of nats that training first has to undo.
             for head in (self.prior_head, self.posterior_head):
                 head.linear.weight.mul_(config.head_scale)
 
-    # 1. Targets, the source, and the length.
-
-    @property
-    def extra_positions(self) -> int:
-        """Latents of a sentence beside those of its words: one for the end symbol, where targets have one."""
-        return int(self.config.end_symbol)
+    # 1. Targets and their lengths.
 
     def whole_target(self, target: Tensor) -> Tensor:
-        """Target (B, T) as the model reads it: with its end symbol, (B, T+1), where targets have one."""
+        """Target (B, T) with its end symbol, (B, T+1), where targets have one."""
         return with_end(target) if self.config.end_symbol else target
 
-    def encode(self, source: Tensor) -> Memory:
-        """Source (B, S) -> states for the three stacks and the length head."""
-        mask = source != PAD
-        bias = attention_bias(mask)
-        return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
+    def batch_mask(self, batch: Batch) -> Tensor:
+        return self.whole_target(batch.target) != PAD
 
-    def predict_lengths(self, memory: Memory, quantile: float | None = None, lengthening: float = 0.0) -> Tensor:
-        """Target lengths in words, (B,): the most probable, or a quantile."""
-        return self.length.predict(memory, quantile, lengthening)
+    def latent_mask(self, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
+        lengths = self.length.predict(memory, choice) + self.extra_positions
+        return places(lengths, self.config.max_positions)[1]
 
     # 2. Prior and posterior.
 
-    def positions(self, target_mask: Tensor) -> Tensor:
+    def positions(self, mask: Tensor) -> Tensor:
         """Position codes (T, D) for a mask (B, T). Raises ConfigError beyond the model's positions."""
-        length = target_mask.size(1)
+        length = mask.size(1)
         codes = self.target_embedding.positions
         check_length(length, codes.size(0))
         return codes[:length]
 
-    def prior(self, memory: Memory, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def prior(self, memory: Memory, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), (B, T, Z) each, from target positions alone."""
-        codes = self.positions(target_mask).expand(target_mask.size(0), -1, -1)
+        codes = self.positions(mask).expand(mask.size(0), -1, -1)
         inputs = dropout(codes, self.config.dropout, self.training)
-        return self.prior_head(self.prior_stack(inputs, attention_bias(target_mask), memory))
+        return self.prior_head(self.prior_stack(inputs, attention_bias(mask), memory))
 
-    def posterior(self, memory: Memory, target: Tensor, target_mask: Tensor) -> tuple[Tensor, Tensor]:
+    def posterior(self, memory: Memory, target: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z|y,x), (B, T, Z) each, for target (B, T)."""
         inputs = self.target_embedding(target)
-        return self.posterior_head(self.posterior_stack(inputs, attention_bias(target_mask), memory))
+        return self.posterior_head(self.posterior_stack(inputs, attention_bias(mask), memory))
 
     # 3. The decoder over latents.
 
-    def decoder_hidden(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
+    def hidden(self, memory: Memory, z: Tensor, mask: Tensor) -> Tensor:
         """Last decoder states (B, T, D) given latents (B, T, Z)."""
-        inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions(target_mask)
+        inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions(mask)
         inputs = dropout(inputs, self.config.dropout, self.training)
-        return self.decoder_stack(inputs, attention_bias(target_mask), memory)
+        return self.decoder_stack(inputs, attention_bias(mask), memory)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Scores over the vocabulary, (..., D) -> (..., V)."""
-        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
+    def symbol_bias(self) -> Tensor:
+        """Of the special symbols, only the end symbol may be put out, and only where targets have one."""
+        return barred(self.output_bias, EOS + 1 - self.extra_positions)
 
-    def decode(self, memory: Memory, z: Tensor, target_mask: Tensor) -> Tensor:
-        """Logits (B, T, V) of p(y|z,x) at every position."""
-        return self.logits(self.decoder_hidden(memory, z, target_mask))
+    def read(
+        self, memory: Memory, z: Tensor, mask: Tensor, _choice: LengthChoice = MOST_PROBABLE, scored: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs (B, T) have their end symbols, since the posterior reads them."""
+        return self.read_symbols(self.logits(self.hidden(memory, z, mask)), mask, scored)
+
+    def log_likelihood(self, memory: Memory, z: Tensor, target: Tensor) -> Tensor:
+        """log p(y|x,z), (B,) nats, of targets (B, T), padded; an end symbol counts where targets have one."""
+        labels = self.whole_target(target)
+        mask = labels != PAD
+        logits = F.linear(self.hidden(memory, z, mask), self.target_embedding.weight, self.output_bias)
+        return (wide(logits).log_softmax(-1).gather(-1, labels[..., None])[..., 0] * mask).sum(1)
 
 
 def start(

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
 from workflow_src.losses.common import budget, cells, gaussian_kl, length_loss, smoothed_cross_entropy
 from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 if TYPE_CHECKING:
     from workflow_src.families.lvm.model import LatentVariableModel
@@ -28,7 +25,7 @@ def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext
     mean_p, deviation_p = model.prior(memory, mask)
     mean_q, deviation_q = model.posterior(memory, target, mask)
     noise = normal(sentence_keys(batch, context.seed), tuple(mean_q.shape[1:])).to(mean_q)
-    hidden = model.decoder_hidden(memory, mean_q + deviation_q * noise, mask)
+    hidden = model.hidden(memory, mean_q + deviation_q * noise, mask)
     real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
     labels = target[real]
     reconstruction, nll = smoothed_cross_entropy(
@@ -50,25 +47,3 @@ def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext
             "kl_budget": free,
         },
     )
-
-
-@torch.no_grad()
-def evidence_lower_bound(model: LatentVariableModel, batch: Batch, samples: int, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """ELBO without free nats or smoothing, and KL(q || p), each summed over positions: (B,) nats, length term left out.
-
-    The reconstruction is averaged over `samples` draws of z ~ q, those of the random keys (B,) of sentences; the KL is
-    exact.
-    """
-    target = model.whole_target(batch.target)
-    mask = target != PAD
-    memory = model.encode(batch.source)
-    mean_p, deviation_p = model.prior(memory, mask)
-    mean_q, deviation_q = model.posterior(memory, target, mask)
-    kl = (gaussian_kl(mean_q, deviation_q, mean_p, deviation_p) * mask).sum(1)
-    reconstruction = torch.zeros_like(kl)
-    for stream in range(samples):
-        noise = normal(keys, tuple(mean_q.shape[1:]), stream).to(mean_q)
-        scores = wide(model.decode(memory, mean_q + deviation_q * noise, mask)).log_softmax(-1)
-        chosen = scores.gather(-1, target[..., None])[..., 0]
-        reconstruction += (chosen * mask).sum(1) / samples
-    return reconstruction - kl, kl

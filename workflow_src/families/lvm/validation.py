@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.latent import best_tokens, word_rows
-from workflow_src.decoding.refinement import translate_batch
-from workflow_src.families.lvm.objective import evidence_lower_bound
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.search import searching
 from workflow_src.losses.common import DEV_SAMPLES, collapsed, exact_lengths
+from workflow_src.losses.latents import evidence_lower_bound
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, DevFigures, Mean, Measured
 
@@ -24,15 +24,15 @@ def validate(_config: ElboConfig, _base: None = None) -> DevFigures:
     """
 
     def measure(model: LatentVariableModel, batch: Batch, keys: Tensor) -> Measured:
-        elbo, kl = evidence_lower_bound(model, batch, DEV_SAMPLES, keys)
         memory, target = model.encode(batch.source), model.whole_target(batch.target)
+        elbo, kl = evidence_lower_bound(model, memory, batch, DEV_SAMPLES, keys)
         mask = target != PAD
         mean, _ = model.posterior(memory, target, mask)
         means: dict[str, Mean] = {
             "dev_elbo": (elbo.sum(), mask.sum()),
             "dev_kl": (kl.sum(), mask.sum()),
-            "dev_length_accuracy": exact_lengths(model.predict_lengths(memory), batch),
+            "dev_length_accuracy": exact_lengths(model.length.predict(memory), batch),
         }
-        return Measured(means, {"dev_bleu_posterior": word_rows(best_tokens(model, memory, mean, mask), mask)})
+        return Measured(means, {"dev_bleu_posterior": unpadded(model.read(memory, mean, mask)[0])})
 
-    return DevFigures(measure, {"dev_bleu": translate_batch}, "dev_elbo", fault=collapsed)
+    return DevFigures(measure, {"dev_bleu": searching("prior-mean")}, "dev_elbo", fault=collapsed)

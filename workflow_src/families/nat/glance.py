@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.passes import largest
+from workflow_src.decoding.widths import largest
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.aligned import best_and_own, own_symbols

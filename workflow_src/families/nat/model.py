@@ -11,67 +11,41 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.passes import places
+from workflow_src.decoding.widths import places
 from workflow_src.families.nat import NOT_SHOWN, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, barred, initialise
-from workflow_src.nn.length import LengthHead
-from workflow_src.nn.source_latents import LatentMemory, SourceLatents
-from workflow_src.types import EOS, PAD, with_end
+from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, initialise
+from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
+from workflow_src.nn.models import AlignedModel, Scorer
+from workflow_src.nn.source_latents import SourceLatentModel, SourceLatents
+from workflow_src.types import EOS
 
 
-class NonAutoregressiveModel(nn.Module):
-    """The blank is the last id of the target vocabulary, whose size counts it."""
+class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
+    """The blank is the last id of the target vocabulary, whose size counts it.
 
-    # Latents are those of source positions (`types.SourceLatentModel`).
-    source_latents = True
+    With `loss: ctc` it predicts no length.
+    """
 
     def __init__(self, config: NatConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__()
-        self.config = config
+        super().__init__(config, source_size, target_size, joint)
         self.blank = target_size - 1
-        self.source_embedding = Embedding(source_size, config)
-        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
-        self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.decoder = Stack(config, config.layers, cross=True)
-        self.output_bias = nn.Parameter(torch.zeros(target_size))
         self.length: LengthHead | None = None
         if config.loss != "ctc":
             self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
-        self.latents: SourceLatents | None = None
+        self.latents = None
         if config.latent == "vae":
             self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         initialise(self)
         if self.latents is not None:
             self.latents.scale_heads(config.head_scale)
 
-    # 1. The source, and latents at its positions.
-
-    def encode(self, source: Tensor) -> Memory:
-        """Source (B, S) -> states (B, S, D) for the slots and the decoder."""
-        mask = source != PAD
-        bias = attention_bias(mask)
-        embedded = self.source_embedding(source)
-        states = self.encoder(embedded, bias)
-        return Memory(states, mask, bias) if self.latents is None else LatentMemory(states, mask, bias, embedded)
-
-    def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of p(z|x), (B, S, Z) each."""
-        assert self.latents is not None, "searches of latents are refused without (`lacks`)"
-        return self.latents.prior(memory)
-
-    def posterior(self, memory: Memory, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation of q(z|x,y), (B, S, Z) each, for target (B, T), padded."""
-        assert self.latents is not None and isinstance(memory, LatentMemory), "see `prior`"
-        # An end symbol, so that there is something to attend to where an output is empty.
-        target = with_end(target[:, : self.target_embedding.positions.size(0) - 1])
-        return self.latents.posterior(memory, self.target_embedding(target), target != PAD)
-
-    # 2. The number of slots, and their inputs.
+    # 1. The number of slots, and their inputs.
 
     def slots(self, memory: Memory) -> Tensor:
         """Slots of each sentence, (B,) int64: `upsample` times the source's subwords, rounded up, the end counted.
@@ -110,7 +84,7 @@ class NonAutoregressiveModel(nn.Module):
             return (2 * indices + 1) * lengths[:, None] // (2 * slots[:, None])
         return indices * lengths[:, None] // slots[:, None]
 
-    # 3. The decoder over the slots.
+    # 2. The decoder over the slots.
 
     def hidden(
         self,
@@ -126,7 +100,7 @@ class NonAutoregressiveModel(nn.Module):
         """
         slots = self.slots(memory) if slots is None else slots
         if self.latents is not None:
-            memory = self.latents.added(memory, self.prior(memory)[0] if z is None else z)
+            memory = self.latents.added(memory, self.latents.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
         indices, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, slots, indices)
@@ -136,12 +110,13 @@ class NonAutoregressiveModel(nn.Module):
         inputs = inputs + codes[: indices.size(0)]
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
-    def decode(self, memory: Memory, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (B, N, V) of p(y|z,x) at the slots, and the mask (B, N) of real ones."""
+    def read(
+        self, memory: Memory, z: Tensor, _mask: Tensor, _choice: LengthChoice = MOST_PROBABLE, scored: bool = False
+    ) -> tuple[Tensor, Tensor]:
         hidden, mask = self.hidden(memory, z=z)
-        return self.logits(hidden), mask
+        return self.read_symbols(self.logits(hidden), mask, scored)
 
-    # 4. Symbols.
+    # 3. Symbols.
 
     def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
         """The output bias (V,) with -inf for barred symbols; `blank_penalty` is taken off the blank's."""

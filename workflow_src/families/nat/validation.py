@@ -35,14 +35,14 @@ def validate(config: NatObjectiveConfig, _base: None = None) -> DevFigures:
         outputs: dict[str, list[list[int]]] = {}
         kl: float | Tensor = 0.0
         if model.latents is not None:
-            z, deviation = model.posterior(memory, batch.target)
-            kl = gaussian_kl(z, deviation, *model.prior(memory))[memory.mask].sum()
+            z, deviation = model.posterior(memory, batch.target, memory.mask)
+            kl = gaussian_kl(z, deviation, *model.prior(memory, memory.mask))[memory.mask].sum()
             means["dev_kl"] = kl, memory.mask.sum()
         hidden, mask = model.hidden(memory, training_slots(model, batch), z)
         if z is not None:
             # At lengths that the prior has too: the reference's would count for the latents.
             free_hidden, free_mask = (hidden, mask) if model.length is None else model.hidden(memory, z=z)
-            outputs["dev_bleu_posterior"] = _words(model, model.logits(free_hidden), free_mask)
+            outputs["dev_bleu_posterior"] = unpadded(model.read_symbols(model.logits(free_hidden), free_mask, False)[0])
         nll, _, output_figures = output_loss(config, model, hidden, mask, batch.target)
         means["dev_loss"] = nll + kl, batch.num_target_words
         if model.length is None:
@@ -63,8 +63,5 @@ def validate(config: NatObjectiveConfig, _base: None = None) -> DevFigures:
 def best_outputs(model: NonAutoregressiveModel, source: Tensor) -> Hypotheses:
     """The best symbol of every slot, without scores."""
     logits, mask = slot_logits(model, source)
-    return Hypotheses(_words(model, logits, mask), [0.0] * len(source))
-
-
-def _words(model: NonAutoregressiveModel, logits: Tensor, mask: Tensor) -> list[list[int]]:
-    return unpadded(model.output(logits.argmax(-1), mask))
+    outputs, scores = model.read_symbols(logits, mask, scored=False)
+    return Hypotheses(unpadded(outputs), scores.tolist())

@@ -21,10 +21,10 @@ class ScoreNetwork(LatentStack):
         with torch.no_grad():
             self.head.weight.mul_(0.1)
 
-    def direction(self, memory: Memory, z: Tensor, target_mask: Tensor, differentiable: bool = False) -> Tensor:
+    def direction(self, memory: Memory, z: Tensor, mask: Tensor, differentiable: bool = False) -> Tensor:
         """The direction (B, T, Z), a plain forward pass: it has gradients also where not `differentiable`."""
         del differentiable
-        return wide(self.head(self.hidden(memory, z, target_mask)))
+        return wide(self.head(self.hidden(memory, z, mask)))
 
 
 def build(config: RefinerConfig, _source_size: int, _target_size: int, _joint: bool) -> ScoreNetwork:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import dataclasses
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.families.autoregressive import Autoregressive
 from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.nn.layers import Memory, attention_bias, check_length, dropout, initialise
+from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding, lstm
 from workflow_src.types import PAD, values_on_cpu, with_start
 
@@ -37,15 +38,17 @@ class SourceStates(Memory):
 
     def select(self, rows: Tensor) -> SourceStates:
         """States of some sentences: `rows` are int64 indices into B, of any number."""
-        selected = super().select(rows)
+        chosen = super().select(rows)
         keys, hidden, cell = (
             tensor.index_select(dim, rows) for tensor, dim in ((self.keys, 0), (self.hidden, 1), (self.cell, 1))
         )
-        return SourceStates(selected.states, selected.mask, selected.bias, keys, hidden, cell)
+        return SourceStates(chosen.states, chosen.mask, chosen.bias, chosen.tokens, chosen.embedded, keys, hidden, cell)
 
 
-class Seq2Seq(Autoregressive):
+class Seq2Seq(AutoregressiveModel):
     """LSTMs with attention; one embedding for source, target and output when the vocabulary is joint."""
+
+    target_embedding: WordEmbedding
 
     def __init__(self, config: Seq2SeqConfig, source_size: int, target_size: int, joint: bool):
         super().__init__()
@@ -71,12 +74,14 @@ class Seq2Seq(Autoregressive):
     def encode(self, source: Tensor) -> SourceStates:
         """Source (B, S) -> states for the decoder."""
         mask = source != PAD
-        states, hidden, cell = self.encoder(self.source_embedding(source), (values_on_cpu(source) != PAD).sum(1))
+        embedded = self.source_embedding(source)
+        states, hidden, cell = self.encoder(embedded, (values_on_cpu(source) != PAD).sum(1))
         first_states = (
             linear(final).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
             for linear, final in ((self.first_hidden, hidden), (self.first_cell, cell))
         )
-        return SourceStates(states, mask, attention_bias(mask), self.key(states), *first_states)
+        bias = attention_bias(mask)
+        return SourceStates(states, mask, bias, source, embedded, self.key(states), *first_states)
 
     def hidden(self, memory: SourceStates, target: Tensor) -> Tensor:
         """Inputs (B, T+1, embedding_dim) of the output projection when the decoder reads BOS and then target.
@@ -87,6 +92,9 @@ class Seq2Seq(Autoregressive):
         bias = None if memory.bias is None else memory.bias[:, 0]
         states = attentional_states(self.attentional, x, memory.keys, memory.states, bias)
         return dropout(states, self.config.dropout, self.training)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return F.linear(hidden, self.target_embedding.weight, self.output_bias)
 
     def start(self, memory: SourceStates) -> CachedDecoder:
         return CachedDecoder(self, memory)
@@ -105,7 +113,7 @@ def attentional_states(linear: nn.Linear, hidden: Tensor, keys: Tensor, states: 
 
 
 class CachedDecoder:
-    """The decoder one position at a time (`Autoregressive.start`), with the LSTM's states kept.
+    """The decoder one position at a time (`AutoregressiveModel.start`), with the LSTM's states kept.
 
     Keys and states of the source are not repeated for the hypotheses of a sentence.
     """

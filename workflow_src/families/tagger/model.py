@@ -6,20 +6,20 @@ states are copied to T positions, and the second layer reads these. A length hea
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.passes import places
+from workflow_src.decoding.widths import places
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Memory, barred, dropout, initialise
 from workflow_src.nn.length import LengthHead
+from workflow_src.nn.models import OnePassModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
 from workflow_src.types import EOS, PAD, values_on_cpu
 
 
-class Tagger(nn.Module):
+class Tagger(OnePassModel):
     """The output layer has weights of its own, also where source and target share a vocabulary."""
 
     def __init__(self, config: TaggerConfig, source_size: int, target_size: int, _joint: bool):
@@ -37,8 +37,9 @@ class Tagger(nn.Module):
 
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
-        states, *_ = self.encoder(self.embedding(source), (values_on_cpu(source) != PAD).sum(1))
-        return Memory(states, source != PAD, None)
+        embedded = self.embedding(source)
+        states, *_ = self.encoder(embedded, (values_on_cpu(source) != PAD).sum(1))
+        return Memory(states, source != PAD, None, source, embedded)
 
     # 2. The layers over the positions of the target.
 
@@ -55,7 +56,3 @@ class Tagger(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""
         return F.linear(hidden, self.projection.weight, barred(self.projection.bias, EOS + 1))
-
-    def output(self, symbols: Tensor, mask: Tensor) -> Tensor:
-        """The outputs (B, N), padded, of symbols (B, N) at the positions of mask (B, N): each symbol is a subword."""
-        return torch.where(mask, symbols, PAD)

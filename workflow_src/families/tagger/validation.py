@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.candidates import best_outputs
+from workflow_src.decoding.search import searching
 from workflow_src.families.tagger.objective import words_loss
 from workflow_src.losses.common import exact_lengths
 from workflow_src.losses.settings import OnePassConfig
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def validate(_config: OnePassConfig, _base: None = None) -> DevFigures:
     """Loss in nats a word at the reference's length, exact lengths, and BLEU at the predicted length."""
-    return DevFigures(_measure, {"dev_bleu": best_outputs}, "dev_bleu")
+    return DevFigures(_measure, {"dev_bleu": searching("argmax")}, "dev_bleu")
 
 
 def _measure(model: Tagger, batch: Batch, _keys: Tensor) -> Measured:

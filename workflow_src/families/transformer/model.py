@@ -8,44 +8,31 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.families.autoregressive import Autoregressive
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.nn.layers import (
     Embedding,
     Layer,
     Memory,
     Stack,
-    attention_bias,
     causal_bias,
     check_length,
     fused_attention,
     initialise,
 )
-from workflow_src.types import PAD, with_start
+from workflow_src.nn.models import AutoregressiveModel, EncoderDecoder
+from workflow_src.types import with_start
 
 
-class Transformer(Autoregressive):
+class Transformer(EncoderDecoder, AutoregressiveModel):
     """Encoder-decoder with one embedding for source, target and output when the vocabulary is joint."""
 
-    # Keys of one source serve several outputs (`decoding.ranking`).
-    shares_source = True
     target_embedding: Embedding
+    shares_source = True
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__()
-        self.config = config
-        self.source_embedding = Embedding(source_size, config)
-        self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
-        self.encoder = Stack(config, config.encoder_layers, cross=False)
+        super().__init__(config, source_size, target_size, joint)
         self.decoder = Stack(config, config.decoder_layers, cross=True)
-        self.output_bias = nn.Parameter(torch.zeros(target_size))
         initialise(self)
-
-    def encode(self, source: Tensor) -> Memory:
-        """Source (B, S) -> states for the decoder."""
-        mask = source != PAD
-        bias = attention_bias(mask)
-        return Memory(self.encoder(self.source_embedding(source), bias), mask, bias)
 
     def hidden(self, memory: Memory, target: Tensor) -> Tensor:
         """Last decoder states (B, T+1, D) when the decoder reads BOS and then target: ids (B, T) or distributions.

@@ -66,8 +66,8 @@ SEARCH = Search(
     name="beam",
     title="beam",
     settings=BeamSettings,
-    run="workflow_src.searches.beam.search:run",
-    steps="workflow_src.searches.beam.search:steps",
+    module="workflow_src.searches.beam.search:Beam",
+    positions=True,
     # Other settings rank hypotheses, outside of the graph.
     graph=lambda settings: [settings.beam, settings.max_length_ratio],
     varies=lambda settings: "with a language_model" if settings.language_model else None,

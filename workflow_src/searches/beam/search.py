@@ -14,21 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.decoding.ranking import best_of, rescored
-from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.decoding.settings import LM
 from workflow_src.decoding.steps import Record, Records, State, StepSearch
 from workflow_src.searches.beam import BeamSettings
-from workflow_src.spec import MODEL
-from workflow_src.types import (
-    EOS,
-    AutoregressiveModel,
-    Hypotheses,
-    IncrementalDecoder,
-    LanguageModel,
-    Networks,
-    Ranked,
-    Rescorer,
-    wide,
-)
+from workflow_src.types import EOS, Hypotheses, IncrementalDecoder, LanguageModel, Networks, Ranked, wide
 
 # A language model scores FUSED * beam continuations of each hypothesis.
 FUSED = 4
@@ -49,7 +38,7 @@ class BeamState(State):
             self.fusion.states = [self.fusion.states[sentence] for sentence in sentences.tolist()]
 
 
-class BeamSearch(StepSearch):
+class Beam(StepSearch):
     """The best hypotheses of every position go on, `beam` of them for each sentence.
 
     Of the 2 * beam best continuations at every position, those among the first `beam` that end become hypotheses, and
@@ -61,16 +50,9 @@ class BeamSearch(StepSearch):
     the hypotheses of a sentence at the end.
     """
 
-    def __init__(
-        self,
-        model: AutoregressiveModel,
-        settings: BeamSettings,
-        language_model: LanguageModel | None = None,
-        rescorer: Rescorer | None = None,
-    ):
-        super().__init__(model, settings.max_length_ratio)
-        self.width, self.settings = settings.beam, settings
-        self.language_model, self.rescorer = language_model, rescorer
+    def __init__(self, networks: Networks, settings: BeamSettings, scored: bool = True):
+        super().__init__(networks, settings, scored)
+        self.language_model: LanguageModel | None = networks[LM].scorer if networks.get(LM) is not None else None
 
     def begin(self, source: Tensor, start: Callable[[Any], IncrementalDecoder] | None = None) -> BeamState:
         state = super().begin(source, start)
@@ -198,15 +180,3 @@ class Fusion:
             [self.model.step(states[origin], word)[1] for origin, word in zip(row, words, strict=True)]
             for states, row, words in zip(self.states, origins.tolist(), tokens.tolist(), strict=True)
         ]
-
-
-def steps(networks: Networks, settings: BeamSettings, _scored: bool = True) -> BeamSearch:
-    language_model = networks[LM].scorer if LM in networks else None
-    return BeamSearch(networks[MODEL], settings, language_model, networks.get(RESCORER))
-
-
-def run(
-    models: Networks, source: Tensor, settings: BeamSettings, _scored: bool = True, _trace: bool = False
-) -> Hypotheses:
-    """Translate source (B, S); scores are those of the ranking."""
-    return steps(models, settings).translate(source)

@@ -78,9 +78,9 @@ SEARCH = Search(
     name="ctc-beam",
     title="one pass, beam",
     settings=CtcBeamSettings,
-    run="workflow_src.searches.ctc_beam.search:run",
-    program="workflow_src.searches.ctc_beam.search:program",
-    origins="workflow_src.searches.ctc_beam.search:origins",
+    module="workflow_src.searches.ctc_beam.search:CtcBeam",
+    program=True,
+    origins=True,
     # The graph depends on draws alone: its outputs are searched outside of it.
     graph=lambda s: [s.draws, s.temperature, s.search_seed] if s.draws else None,
     logits=True,

@@ -10,46 +10,23 @@ import math
 from collections.abc import Sequence
 from types import ModuleType
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from workflow_src.decoding.candidates import draw_latents, noise_table
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.decoding.passes import Compiled, Pass
-from workflow_src.decoding.ranking import best_of, rescored
-from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.decoding.ranking import Compiled, best_of, rescored
+from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.decoding.settings import LM
 from workflow_src.losses.ctc_origins import source_positions
+from workflow_src.nn.models import Scorer
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
 from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
-from workflow_src.spec import MODEL
-from workflow_src.types import AlignedLatentModel, Hypotheses, LanguageModel, Networks, Rescorer, wide
+from workflow_src.types import Hypotheses, LanguageModel, Networks, wide
 
 log = logging.getLogger("continuum")
-
-
-class LogitsPass(nn.Module):
-    """Source (B, S) -> logits (B, N, V) and slots (B,); with draws of latents, K rows for each sentence."""
-
-    def __init__(self, model: AlignedLatentModel, settings: CtcBeamSettings | None = None):
-        super().__init__()
-        self.model, self.temperature, self.noise = model, 0.0, None
-        if settings is not None and settings.draws:
-            sizes = model.config.max_positions, model.config.latent_dim
-            self.temperature = settings.temperature
-            self.noise = noise_table(settings.draws, *sizes, settings.search_seed).to(
-                model.output_bias, non_blocking=True
-            )
-
-    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        if self.noise is None:
-            logits, mask = slot_logits(self.model, source)
-            return logits, mask.sum(1)
-        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.temperature)
-        hidden, mask = self.model.hidden(memory, z=z)
-        return wide(self.model.logits(hidden)), mask.sum(1)
 
 
 @functools.cache
@@ -90,17 +67,12 @@ def _beam(
     return module.PrefixBeam(blank, width, threshold, language_model, *weights)
 
 
-def _compared(settings: CtcBeamSettings, rescorer: Rescorer | Compiled | None, scored: bool) -> bool:
-    """Whether scores need `Row.base`, which all outputs of a row share."""
-    return (scored and rescorer is None) or settings.draws > 1
-
-
 def hypotheses_of_rows(
     rows: Sequence[Row],
     source: Tensor,
     settings: CtcBeamSettings,
     beam: Beam,
-    rescorer: Rescorer | Compiled | None = None,
+    rescorer: Scorer | Compiled | None = None,
     scored: bool = True,
 ) -> Hypotheses:
     """The translations of source (B, S) from B rows, or B * K rows for K draws.
@@ -129,75 +101,54 @@ def hypotheses_of_rows(
     return best_of(candidates)
 
 
-@torch.no_grad()
-def ctc_beam(
-    model: AlignedLatentModel,
-    source: Tensor,
-    settings: CtcBeamSettings,
-    language_model: LanguageModel | None = None,
-    rescorer: Rescorer | None = None,
-    scored: bool = True,
-) -> Hypotheses:
-    """Translate source (B, S).
+class CtcBeam(SearchModule):
+    """`forward` returns logits (B, N, V) and slots (B,), of K rows for each sentence with K draws of latents.
 
-    Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|, or with a rescorer its
-    log p(y|x) / (|y| + 1). Unless `scored`, the former are without `Row.base`, and a rescorer does not score the only
-    candidate of a sentence.
+    The search over prefixes, the language model and the rescorer read these: ONNX Runtime's TopK takes longer than
+    selecting probable symbols here. Scores are those of the winners: log p(y|x) + lm_weight log p_LM(y) +
+    word_bonus |y|, or with a rescorer its log p(y|x) / (|y| + 1). Unless `scored`, the former are without `Row.base`,
+    and a rescorer does not score the only candidate of a sentence.
     """
-    logits, slots = LogitsPass(model, settings)(source)
-    beam = beam_of(model.blank, settings, language_model)
-    options = settings.min_ratio, _compared(settings, rescorer, scored)
-    # On a CPU, NumPy takes less time for the few numbers of a sentence.
-    rows = (
-        rows_of_tensors(logits, slots, *options)
-        if logits.is_cuda
-        else rows_of_arrays(logits.numpy(), slots.numpy(), *options, beam.probable)
-    )
-    return hypotheses_of_rows(rows, source, settings, beam, rescorer, scored)
 
+    outputs = ("logits", "slots")
 
-def _role_models(networks: Networks) -> tuple[LanguageModel | None, Rescorer | None]:
-    language_model = networks.get(LM)
-    return language_model.scorer if language_model is not None else None, networks.get(RESCORER)
+    def __init__(self, networks: Networks, settings: CtcBeamSettings, scored: bool = True):
+        super().__init__(networks, settings, scored)
+        self.rows = max(1, settings.draws)
+        self.noise: Tensor | None = None
+        if settings.draws:
+            config = self.model.config
+            table = noise_table(settings.draws, config.max_positions, config.latent_dim, settings.search_seed)
+            self.noise = table.to(self.model.output_bias, non_blocking=True)
+        language_model = networks.get(LM)
+        self.beam = beam_of(self.model.blank, settings, None if language_model is None else language_model.scorer)
 
-
-def program(networks: Networks, settings: CtcBeamSettings, scored: bool) -> Pass:
-    """The pass to logits; the search over prefixes, the language model and the rescorer read these.
-
-    The graph outputs all logits: ONNX Runtime's TopK takes longer than selecting probable symbols here.
-    """
-    model: AlignedLatentModel = networks[MODEL]
-    language_model, rescorer = _role_models(networks)
-    beam = beam_of(model.blank, settings, language_model)
-    options = settings.min_ratio, _compared(settings, rescorer, scored)
+    def forward(
+        self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
+    ) -> tuple[Tensor, ...]:
+        if self.noise is None:
+            logits, mask = slot_logits(self.model, source)
+            return logits, mask.sum(1)
+        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.settings.temperature)
+        hidden, mask = self.model.hidden(memory, z=z)
+        return wide(self.model.logits(hidden)), mask.sum(1)
 
     @torch.no_grad()
-    def read(source: np.ndarray, outputs: list[np.ndarray]) -> Hypotheses:
+    def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         logits, slots = outputs
-        rows = rows_of_arrays(logits, slots, *options, beam.probable)
-        return hypotheses_of_rows(rows, torch.from_numpy(source), settings, beam, rescorer, scored)
+        # Whether scores need `Row.base`, which all outputs of a row share.
+        based = (self.scored and self.rescorer is None) or self.settings.draws > 1
+        options = self.settings.min_ratio, based
+        # On a CPU, NumPy takes less time for the few numbers of a sentence.
+        rows = (
+            rows_of_tensors(logits, slots, *options)
+            if logits.is_cuda
+            else rows_of_arrays(logits.numpy(), slots.numpy(), *options, self.beam.probable)
+        )
+        return hypotheses_of_rows(rows, source, self.settings, self.beam, self.rescorer, self.scored)
 
     @torch.no_grad()
-    def read_tensors(source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
-        logits, slots = outputs
-        return hypotheses_of_rows(rows_of_tensors(logits, slots, *options), source, settings, beam, rescorer, scored)
-
-    return Pass(LogitsPass(model, settings), outputs=("logits", "slots"), read=read, read_tensors=read_tensors)
-
-
-def run(
-    models: Networks, source: Tensor, settings: CtcBeamSettings, scored: bool = True, _trace: bool = False
-) -> Hypotheses:
-    return ctc_beam(models[MODEL], source, settings, *_role_models(models), scored)
-
-
-@torch.no_grad()
-def origins(
-    models: Networks,
-    source: Tensor,
-    settings: CtcBeamSettings,
-    outputs: Sequence[Sequence[Sequence[int]]],
-) -> list[list[list[int]]]:
-    """The source position that each subword of outputs of source (B, S) was read off."""
-    logits, slots = LogitsPass(models[MODEL], settings)(source)
-    return source_positions(models[MODEL], source, logits, slots, outputs)
+    def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
+        """The source position that each subword of outputs of source (B, S) was read off."""
+        logits, slots = self(source)
+        return source_positions(self.model, source, logits, slots, outputs)

@@ -19,9 +19,9 @@ SEARCH = Search(
     name="ctc-greedy",
     title="one pass",
     settings=CtcGreedySettings,
-    run="workflow_src.searches.ctc_greedy.search:run",
-    program="workflow_src.searches.ctc_greedy.search:program",
-    origins="workflow_src.searches.ctc_greedy.search:origins",
+    module="workflow_src.searches.ctc_greedy.search:CtcGreedy",
+    program=True,
+    origins=True,
     needs={MODEL: Role(ALIGNED)},
     look=Look(marker=">"),
 )

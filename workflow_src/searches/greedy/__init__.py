@@ -13,8 +13,8 @@ SEARCH = Search(
     name="greedy",
     title="greedy",
     settings=GreedySettings,
-    run="workflow_src.searches.greedy.search:run",
-    steps="workflow_src.searches.greedy.search:steps",
+    module="workflow_src.searches.greedy.search:Greedy",
+    positions=True,
     needs={MODEL: Role(AUTOREGRESSIVE)},
     look=Look(marker="s"),
 )

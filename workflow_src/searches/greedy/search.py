@@ -6,15 +6,12 @@ A hypothesis is scored by its log-probability divided by the number of tokens, e
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from workflow_src.decoding.steps import Record, Records, State, StepSearch
-from workflow_src.searches.greedy import GreedySettings
-from workflow_src.spec import MODEL
-from workflow_src.types import EOS, AutoregressiveModel, Hypotheses, Networks, wide
+from workflow_src.types import EOS, Hypotheses, wide
 
 
-class GreedySearch(StepSearch):
+class Greedy(StepSearch):
     """The most probable next token, again and again.
 
     Scores are log-probability / tokens; without `scored` they are 0, which spares a normalisation a step.
@@ -22,10 +19,6 @@ class GreedySearch(StepSearch):
 
     # Copying the cache costs more than a few idle rows.
     idle = 0.15
-
-    def __init__(self, model: AutoregressiveModel, max_length_ratio: float = 2.0, scored: bool = True):
-        super().__init__(model, max_length_ratio)
-        self.scored = scored
 
     def step(self, state: State) -> Record:
         """Records the tokens (B,) and, with `scored`, their log-probabilities (B,)."""
@@ -57,19 +50,3 @@ class GreedySearch(StepSearch):
                 else:
                     outputs[sentence].append(tokens[row])
         return Hypotheses(outputs, [total / (len(words) + 1) for total, words in zip(totals, outputs, strict=True)])
-
-
-def steps(networks: Networks, settings: GreedySettings, scored: bool) -> GreedySearch:
-    return GreedySearch(networks[MODEL], settings.max_length_ratio, scored)
-
-
-def greedy(model: AutoregressiveModel, source: Tensor) -> Hypotheses:
-    """Translate source (B, S) with default settings, without scores."""
-    return GreedySearch(model, scored=False).translate(source)
-
-
-def run(
-    models: Networks, source: Tensor, settings: GreedySettings, scored: bool = True, _trace: bool = False
-) -> Hypotheses:
-    """Translate source (B, S)."""
-    return steps(models, settings, scored).translate(source)

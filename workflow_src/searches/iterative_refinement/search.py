@@ -1,102 +1,53 @@
-"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x): a fixed number of passes, or until the output repeats.
+"""y^1 = argmax p(y|x), y^l = argmax p(y | y^(l-1), x) (Lee, Mansimov & Cho 2018): a number of passes, or until the
+output repeats.
 
-Outputs have the likeliest lengths.
+A model guesses all words at once at the likeliest lengths; each later pass reads the last guess and the model's states,
+and makes another guess. A guess has the most probable word of each position.
 """
 
 from __future__ import annotations
 
-import contextlib
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from workflow_src.decoding.candidates import likely_lengths, traces_of_best, unpadded, winners
-from workflow_src.decoding.iterative import run_passes, run_passes_until_repeated
-from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.settings import RESCORER
-from workflow_src.nn.layers import with_padding
-from workflow_src.runtime.device import on_cpu
-from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
-from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, IterativeModel, Networks, Rescorer
+from workflow_src.decoding.candidates import likely_lengths
+from workflow_src.decoding.search import SearchModule, State, Watch, run_steps
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import IterativeModel
+from workflow_src.types import Networks
 
 
-class RefinementPass(nn.Module):
-    """Source (B, S) -> outputs (B * lengths, N) of the last pass, padded, and their mean log-probability, else 0."""
+class IterativeRefinement(SearchModule):
+    """With `stop: adaptive`, a sentence stops after `patience` passes in a row that repeat the output before them."""
 
-    def __init__(self, model: IterativeModel, settings: IterativeRefinementSettings, scored: bool):
-        super().__init__()
-        self.model, self.settings, self.scored = model, settings, scored
+    def __init__(self, networks: Networks, settings: Any, scored: bool = True):
+        super().__init__(networks, settings, scored)
+        self.steps = settings.passes
 
-    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        memory, lengths = likely_lengths(self.model, self.model.encode(source), self.settings)
-        # Lengths of one sentence differ, also where a graph is for single sentences.
-        with with_padding() if self.settings.lengths > 1 else contextlib.nullcontext():
-            return run_passes(self.model, memory, lengths, self.settings.passes, self.scored)
+    def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
+        model: IterativeModel = self.model
+        passes, adaptive = self.settings.passes, self.settings.stop == "adaptive"
+        memory, lengths = likely_lengths(model, model.encode(source), self.width, self.choice(lengths))
+        hidden, mask = model.hidden(memory, lengths)
 
+        def read(number: int, hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+            scored = self.ranks and (adaptive or number == passes)
+            return model.read_symbols(model.logits(hidden), mask, scored)
 
-def _ranks(settings: IterativeRefinementSettings, scored: bool) -> bool:
-    """Whether scores are needed: candidates are ranked by them where there is no rescorer."""
-    return (settings.lengths > 1 and settings.rescorer is None) or scored
+        def advance(number: int, state: State, memory: Memory, mask: Tensor) -> State:
+            guess, _, hidden, repeated = state
+            hidden = model.refine(memory, guess, hidden, mask)
+            outputs, scores = read(number + 1, hidden, mask)
+            return outputs, scores, hidden, torch.where((outputs == guess).all(1), repeated + 1, 0)
 
+        def stopped(_before: State, after: State, _mask: Tensor) -> Tensor:
+            return after[3] >= self.settings.patience
 
-def program(networks: Networks, settings: IterativeRefinementSettings, scored: bool) -> Pass:
-    rescorer = networks.get(RESCORER)
-
-    @torch.no_grad()
-    def read(source: np.ndarray, arrays: list[np.ndarray]) -> Hypotheses:
-        outputs, scores = map(torch.from_numpy, arrays)
-        pass_counts = torch.full((len(outputs),), settings.passes)
-        return _best(torch.from_numpy(source), outputs, scores, pass_counts, rescorer, scored, settings)
-
-    module = RefinementPass(networks[MODEL], settings, _ranks(settings, scored))
-    return Pass(module, outputs=("outputs", "scores"), read=read)
-
-
-@torch.no_grad()
-def run(
-    models: Networks,
-    source: Tensor,
-    settings: IterativeRefinementSettings,
-    scored: bool = True,
-    trace: bool = False,
-) -> Hypotheses:
-    """Translate source (B, S); scores are those of the ranking, steps the number of passes.
-
-    With several lengths, this is the largest number of passes of a length.
-    """
-    model: IterativeModel = models[MODEL]
-    memory, lengths = likely_lengths(model, model.encode(source), settings)
-    ranks = _ranks(settings, scored)
-    trace_outputs: list[Tensor] = []
-    watch = trace_outputs.append if trace else None
-    if settings.stop == "adaptive":
-        outputs, scores, pass_counts = run_passes_until_repeated(
-            model, memory, lengths, settings.passes, ranks, watch, settings.patience
+        state = *read(1, hidden, mask), hidden, torch.zeros_like(lengths)
+        show = None if watch is None else lambda state: watch(state[0])
+        (outputs, scores, *_), counts = run_steps(
+            state, advance, passes - 1, memory, mask, stopped if adaptive else None, show
         )
-    else:
-        outputs, scores = run_passes(model, memory, lengths, settings.passes, ranks, watch)
-        pass_counts = torch.full_like(lengths, settings.passes)
-    best = _best(source, outputs, scores, pass_counts, models.get(RESCORER), scored, settings)
-    if trace:
-        # Sentences that stopped early keep their outputs.
-        trace_outputs += [outputs] * (settings.passes - len(trace_outputs))
-        best.traces = traces_of_best(best.tokens, [unpadded(outputs_of_pass) for outputs_of_pass in trace_outputs])
-    return best
-
-
-def _best(
-    source: Tensor,
-    outputs: Tensor,
-    scores: Tensor,
-    pass_counts: Tensor,
-    rescorer: Rescorer | None,
-    scored: bool,
-    settings: IterativeRefinementSettings,
-) -> Hypotheses:
-    """The best of the K candidates (B * K, N) of every sentence, and the largest number of passes of a candidate."""
-    outputs, scores, pass_counts = on_cpu(outputs, scores, pass_counts)
-    best = winners(outputs, scores, source, rescorer, scored, settings.length_penalty)
-    best.steps = pass_counts.view(len(source), -1).amax(1).tolist()
-    return best
+        return (outputs, scores) if counts is None else (outputs, scores, counts + 1)

@@ -49,7 +49,7 @@ SEARCH = Search(
     name="latent-search",
     title="latent search",
     settings=LatentSearchSettings,
-    run="workflow_src.searches.latent_search.search:run",
+    module="workflow_src.searches.latent_search.search:LatentSearch",
     needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
     width=width,
     label=label,

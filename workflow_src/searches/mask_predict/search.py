@@ -1,86 +1,84 @@
-"""Mask-predict at the most probable lengths, side by side (Ghazvininejad et al. 2019, section 3); the best output wins.
+"""Mask-predict (Ghazvininejad et al. 2019, section 3): the least confident subwords are masked and predicted again.
 
-Outputs are ranked by the log-probability of their subwords in the passes that predicted them, divided by their number
-** `length_penalty` (the mean, by default), or by a rescorer.
+In the first of T passes all N subwords of an output are masked. Before pass t = 1 … T-1, the floor(N (T - t) / T)
+subwords with the lowest probability are masked again; other subwords keep their probability from earlier passes. The
+most probable lengths are decoded side by side; outputs are ranked by the log-probability of their subwords in the
+passes that predicted them, divided by their number ** `length_penalty` (the mean, by default), or by a rescorer.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from workflow_src.decoding.candidates import join_batches, traces_of_best, unpadded, winners, winners_pass
-from workflow_src.decoding.masked import Watch, mask_predict, mean_chance
-from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import ROWS
-from workflow_src.decoding.settings import RESCORER
-from workflow_src.nn.layers import with_padding
-from workflow_src.searches.mask_predict import MaskPredictSettings
-from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, MaskedModel, Networks
+from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.decoding.widths import fixed
+from workflow_src.nn.models import MaskedModel
+from workflow_src.types import PAD, wide
 
 
-class MaskPredictPass(nn.Module):
-    """Source (B, S) -> outputs (B * length_beam, N), padded, and the mean log-probability of their subwords."""
-
-    def __init__(self, model: MaskedModel, settings: MaskPredictSettings):
-        super().__init__()
-        self.model, self.settings = model, settings
-
-    def forward(self, source: Tensor, after_pass: Watch | None = None) -> tuple[Tensor, Tensor]:
-        """`after_pass` is called with the subwords and their mask after every pass."""
-        model, settings = self.model, self.settings
-        memory = model.encode(source)
-        if settings.length_beam == 1:
-            lengths = model.length.predict(memory, settings.length_quantile, settings.lengthening)
+class MaskPredict(SearchModule):
+    def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
+        model: MaskedModel = self.model
+        memory, choice = model.encode(source), self.choice(lengths)
+        if self.width == 1:
+            lengths = model.length.predict(memory, choice)
         else:
-            lengths = model.length.likely(memory, settings.length_beam, settings.lengthening).flatten()
-        # Lengths of one sentence differ, also where a graph is for single sentences.
-        with with_padding() if settings.length_beam > 1 else contextlib.nullcontext():
-            symbols, chances, mask = mask_predict(model, memory, lengths, settings.iterations, after_pass)
-        return model.output(symbols, mask), mean_chance(chances, mask)
+            # The decoder reads the rows of a sentence side by side.
+            lengths = model.length.likely(memory, self.width, choice.lengthening).flatten()
+        iterations = self.settings.iterations
+        hidden, mask = model.hidden(memory, lengths)
+        symbols = torch.where(mask, model.mask_symbol, PAD)
+        symbols, chances = _predicted(model, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
+        for passes in range(1, iterations):
+            if watch:
+                watch(model.output(symbols, mask))
+            masked = least_confident(chances, mask, masked_again(lengths, passes, iterations))
+            # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
+            if fixed() or mask.size(1) * (iterations - passes) // iterations:
+                hidden = model.states(memory, torch.where(masked, model.mask_symbol, symbols), mask)
+                symbols, chances = _predicted(model, hidden, masked, symbols, chances)
+        outputs = model.output(symbols, mask)
+        if watch:
+            watch(outputs)
+        return outputs, mean_chance(chances, mask)
 
 
-def program(networks: Networks, settings: MaskPredictSettings, scored: bool) -> Pass:
-    module = MaskPredictPass(networks[MODEL], settings)
-    return winners_pass(module, networks.get(RESCORER), scored, settings.length_penalty)
+def masked_again(lengths: Tensor, passes: int, iterations: int) -> Tensor:
+    """Number of subwords that are masked after `passes` passes, (C,): floor(N (T - t) / T)."""
+    return lengths * (iterations - passes) // iterations
 
 
-@torch.no_grad()
-def run(
-    models: Networks,
-    source: Tensor,
-    settings: MaskPredictSettings,
-    scored: bool = True,
-    trace: bool = False,
-) -> Hypotheses:
-    """Translate source (B, S); scores are those of the ranking.
-
-    A trace has the outputs of every pass at the length of the best output.
-    """
-    model: MaskedModel = models[MODEL]
-    network, chunks = MaskPredictPass(model, settings), []
-    outputs_by_pass: list[list[list[int]]] = [[] for _ in range(settings.iterations)]
-    # At most ROWS candidates are decoded together.
-    for chunk in source.split(max(1, ROWS // settings.length_beam)):
-        passes = iter(outputs_by_pass)
-
-        def watch(symbols: Tensor, mask: Tensor, passes: Iterator[list[list[int]]] = passes) -> None:
-            next(passes).extend(unpadded(model.output(symbols, mask)))
-
-        chunks.append(network(chunk, watch if trace else None))
-    best = winners(*join_batches(chunks), source, models.get(RESCORER), scored, settings.length_penalty)
-    if trace:
-        best.traces = traces_of_best(best.tokens, outputs_by_pass)
-    return best
+def least_confident(chances: Tensor, mask: Tensor, count: Tensor) -> Tensor:
+    """A mask (C, N) of the `count` (C,) positions with the lowest chances (C, N); of equal ones, the first."""
+    # By comparing pairs: ONNX has no stable sort, and outputs are short.
+    chances = chances.masked_fill(~mask, float("inf"))
+    place = torch.arange(chances.size(1), device=chances.device)
+    chance, other_chance = chances[:, :, None], chances[:, None, :]
+    precedes = (other_chance < chance) | ((other_chance == chance) & (place < place[:, None]))
+    return (precedes.sum(-1) < count[:, None]) & mask
 
 
-@torch.no_grad()
-def at_lengths(models: Networks, source: Tensor, settings: MaskPredictSettings, lengths: Tensor) -> Hypotheses:
-    """Translate source (B, S) at lengths (B,), such as the references'; scores as without a rescorer."""
-    model: MaskedModel = models[MODEL]
-    symbols, chances, mask = mask_predict(model, model.encode(source), lengths, settings.iterations)
-    return winners(model.output(symbols, mask), mean_chance(chances, mask), source, None)
+def mean_chance(chances: Tensor, mask: Tensor) -> Tensor:
+    """Mean log-probability of the subwords of an output, (C,), from chances (C, N) at the places of mask (C, N)."""
+    return (chances * mask).sum(1) / mask.sum(1)
+
+
+def _predicted(
+    model: MaskedModel, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Symbols and their log-probabilities (C, N), predicted from states (C, N, D) at `places` (C, N)."""
+    if fixed():
+        # A graph has one shape for all passes.
+        chance, best = _best(model, hidden)
+        return torch.where(places, best, symbols), torch.where(places, chance, chances)
+    # The product with the vocabulary is the largest: it is computed at predicted places only.
+    chance, best = _best(model, hidden[places])
+    return symbols.masked_scatter(places, best), chances.masked_scatter(places, chance)
+
+
+def _best(model: MaskedModel, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-probability (...,) and id (...,) of the most probable subword of states (..., D)."""
+    logits = wide(model.logits(hidden))
+    best, symbols = logits.max(-1)
+    return best - logits.logsumexp(-1), symbols

@@ -2,65 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from workflow_src.decoding.candidates import (
-    draw_latents,
-    join_batches,
-    noise_table,
-    read_symbols,
-    winners,
-    winners_pass,
-)
-from workflow_src.decoding.latent import predicts_lengths
-from workflow_src.decoding.passes import Pass
-from workflow_src.decoding.ranking import ROWS
-from workflow_src.decoding.settings import RESCORER
-from workflow_src.nn.layers import with_padding
-from workflow_src.searches.npd import NpdSettings
-from workflow_src.spec import MODEL
-from workflow_src.types import Hypotheses, Networks, SourceLatentModel, wide
+from workflow_src.decoding.candidates import draw_latents, noise_table
+from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.nn.models import LatentModel
+from workflow_src.types import Networks
 
 
-class DrawsPass(nn.Module):
-    """Source (B, S) -> outputs (B * draws, N), padded, and the mean log-probability of their symbols, else 0."""
-
+class NoisyParallel(SearchModule):
     noise: Tensor
 
-    def __init__(self, model: SourceLatentModel, settings: NpdSettings, scored: bool):
-        super().__init__()
-        self.model, self.settings, self.scored = model, settings, scored
-        table = noise_table(settings.draws, model.config.max_positions, model.config.latent_dim, settings.search_seed)
+    def __init__(self, networks: Networks, settings: Any, scored: bool = True):
+        super().__init__(networks, settings, scored)
+        config = self.model.config
+        table = noise_table(settings.draws, config.max_positions, config.latent_dim, settings.search_seed)
         # In the model's own precision, so that a graph needs no cast.
-        self.register_buffer("noise", table.to(model.output_bias, non_blocking=True), persistent=False)
+        self.register_buffer("noise", table.to(self.model.output_bias, non_blocking=True), persistent=False)
 
-    def forward(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.settings.temperature)
-        # Where latents determine lengths, draws of one sentence differ in length, also in a graph of single sentences.
-        several = self.settings.draws > 1 and predicts_lengths(self.model)
-        with with_padding() if several else contextlib.nullcontext():
-            logits, mask = self.model.decode(memory, z)
-        return read_symbols(self.model, wide(logits), mask, self.scored)
-
-
-def _pass(model: SourceLatentModel, settings: NpdSettings, scored: bool) -> DrawsPass:
-    """The pass, with scores also where they rank candidates: without a rescorer."""
-    return DrawsPass(model, settings, scored or settings.rescorer is None)
-
-
-def program(networks: Networks, settings: NpdSettings, scored: bool) -> Pass:
-    return winners_pass(_pass(networks[MODEL], settings, scored), networks.get(RESCORER), scored)
-
-
-@torch.no_grad()
-def run(
-    models: Networks, source: Tensor, settings: NpdSettings, scored: bool = True, _trace: bool = False
-) -> Hypotheses:
-    """Translate source (B, S); scores are those of the ranking."""
-    network = _pass(models[MODEL], settings, scored)
-    # At most ROWS candidates are decoded together.
-    chunks = [network(chunk) for chunk in source.split(max(1, ROWS // settings.draws))]
-    return winners(*join_batches(chunks), source, models.get(RESCORER), scored)
+    def forward(
+        self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
+    ) -> tuple[Tensor, ...]:
+        model: LatentModel = self.model
+        memory, z = draw_latents(model, model.encode(source), self.noise, self.settings.temperature)
+        return model.read(memory, z, memory.mask, self.choice(), self.ranks)

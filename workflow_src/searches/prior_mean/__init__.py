@@ -13,8 +13,8 @@ SEARCH = Search(
     name="prior-mean",
     title="prior mean",
     settings=PriorMeanSettings,
-    run="workflow_src.searches.prior_mean.search:run",
-    program="workflow_src.decoding.latent_pass:program",
+    module="workflow_src.decoding.refinement:Refinement",
+    program=True,
     needs={MODEL: Role(LATENT)},
     look=Look(marker="D"),
 )

@@ -61,7 +61,8 @@ def test_latents_are_those_of_every_pair_by_itself(kind):
     for source, target, (mean, variance) in zip(SOURCES, TARGETS, latents, strict=True):
         x, y = torch.tensor([[*source, 2]]), torch.tensor([target])
         if kind == "source":
-            expected = model.posterior(model.encode(x), y)
+            memory = model.encode(x)
+            expected = model.posterior(memory, y, memory.mask)
             assert len(mean) == len(source) + 1
         else:
             y = torch.tensor([[*target, 2]]) if kind == "target with ends" else y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import ending, lanmt, lvm
+from miniatures import decode, ending, lanmt, lvm
 
 from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
@@ -32,11 +32,11 @@ def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
     for output, value in zip(OUTPUTS, lower_bounds, strict=True):
         target = torch.tensor([output])
         if kind == "lanmt":
-            prior, posterior = model.prior(memory), model.posterior(memory, target)
+            mask, labels = memory.mask, target
         else:
-            target = model.whole_target(target)
-            mask = torch.ones_like(target, dtype=torch.bool)
-            prior, posterior = model.prior(memory, mask), model.posterior(memory, target, mask)
+            labels = torch.tensor([[*output, EOS]]) if kind == "ending" else target
+            mask = torch.ones_like(labels, dtype=torch.bool)
+        prior, posterior = model.prior(memory, mask), model.posterior(memory, labels, mask)
         q = torch.distributions.Normal(*posterior)
         divergence = torch.distributions.kl_divergence(q, torch.distributions.Normal(*prior)).sum()
         generator, total = sentence_generator(3, 11), 0.0
@@ -45,8 +45,8 @@ def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
             if kind == "lanmt":
                 total += model.log_likelihood(memory, z, target).item()
             else:
-                scores = model.decode(memory, z, mask)[0].log_softmax(-1)
-                total += sum(scores[place, word].item() for place, word in enumerate(target[0].tolist()))
+                scores = decode(model, memory, z, mask)[0].log_softmax(-1)
+                total += sum(scores[place, word].item() for place, word in enumerate(labels[0].tolist()))
         assert value == pytest.approx(total / 6 - divergence.item(), rel=1e-6)
 
 

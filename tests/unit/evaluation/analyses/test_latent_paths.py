@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import miniatures
 import pytest
 import torch
+from miniatures import decode, search
 from torch.distributions import Normal
 
 from workflow_src.evaluation.analyses.latent_paths import measure as latent_paths
@@ -24,7 +25,7 @@ class Halfway:
     N((3, 4), 1). What stands at padding is nonsense.
     """
 
-    source_latents = True
+    extra_positions = 0
     config = SimpleNamespace(max_positions=50)
 
     def encode(self, source):
@@ -33,27 +34,27 @@ class Halfway:
     def _placed(self, memory, mean):
         return torch.where(memory.mask[..., None], torch.as_tensor(mean, dtype=torch.float64), 77.0)
 
-    def prior(self, memory):
+    def batch_mask(self, batch):
+        return batch.source_mask
+
+    def whole_target(self, target):
+        return target
+
+    def prior(self, memory, _mask):
         mean = self._placed(memory, [0.0, 0.0])
         return mean, torch.full_like(mean, 2.0)
 
-    def posterior(self, memory, target):
+    def posterior(self, memory, target, _mask):
         means = torch.where(target[:, :1] == 7, torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 1.0]]))
         mean = self._placed(memory, means[:, None].double())
         return mean, torch.ones_like(mean)
 
-    def decode(self, memory, z):
-        right = z[:, :1, 0] > 1
-        logits = torch.zeros(len(z), 1, 9, dtype=torch.float64)
-        logits[..., 7], logits[..., 5] = right.double(), (~right).double()
-        return logits, torch.ones(len(z), 1, dtype=torch.bool)
+    def read(self, _memory, z, _mask):
+        return torch.where(z[:, :1, 0] > 1, 7, 5), torch.zeros(len(z))
 
-    def output(self, symbols, mask):
-        return symbols
 
-    @staticmethod
-    def halve(memory, mask):
-        return lambda z: (z + torch.tensor([6.0, 8.0])) / 2
+def halved(_memory, z, _mask):
+    return (z + torch.tensor([6.0, 8.0])) / 2
 
 
 def close(one, other):
@@ -65,7 +66,8 @@ def close(one, other):
 
 
 def test_a_path_by_hand():
-    paths = latent_paths.follow(Halfway(), Halfway.halve, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
+    halving = SimpleNamespace(model=Halfway(), moved=halved)
+    paths = latent_paths.follow(halving, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
     close(paths[:1], paths[1:])
     after = dict(enumerate(paths[0]))
     # z_L is (6, 8) (1 - 2^-L), the reference's posterior mean (3, 4).
@@ -102,61 +104,63 @@ KINDS = {
 }
 
 
-def alone(model, make_step, source, target, steps):
+def output_of(kind, model, memory, z):
+    """The output of latents z of one sentence, as a posterior reads it."""
+    if kind in ("lvm", "ending"):
+        first = EOS if kind == "ending" else EOS + 1
+        return decode(model, memory, z, torch.ones(z.shape[:2], dtype=torch.bool))[..., first:].argmax(-1) + first
+    positions = {"z": z} if kind == "nat" else {"z": z, "positions": model.length.predict(memory, z) + 1}
+    hidden, mask = model.hidden(memory, **positions)
+    return model.output(model.logits(hidden).argmax(-1), mask)
+
+
+def alone(kind, followed, source, target, steps):
     """The path of one sentence, figure by figure."""
+    model = followed.model
     memory = model.encode(torch.tensor([[*source, EOS]]))
-    target = torch.tensor([target])
-    if hasattr(model, "source_latents"):
-        mask, mask_argument = memory.mask, ()
-        output_of = lambda z: model.output(model.decode(memory, z)[0].argmax(-1), model.decode(memory, z)[1])  # noqa: E731
-    else:
-        target = model.whole_target(target)
-        mask = target != PAD
-        mask_argument = (mask,)
-        first = EOS if model.extra_positions else EOS + 1
-        output_of = lambda z: model.decode(memory, z, mask)[..., first:].argmax(-1) + first  # noqa: E731
-    prior, step = Normal(*model.prior(memory, *mask_argument)), make_step(memory, mask)
-    reference = model.posterior(memory, target, *mask_argument)[0]
+    target = torch.tensor([[*target, EOS]] if kind == "ending" else [target])
+    mask = torch.ones_like(target, dtype=torch.bool) if kind in ("lvm", "ending") else memory.mask
+    prior, reference = Normal(*model.prior(memory, mask)), model.posterior(memory, target, mask)[0]
     path, rows, before = [prior.mean], [], None
     for number in range(steps + 1):
-        z, tokens = path[-1], output_of(path[-1])
+        z, tokens = path[-1], output_of(kind, model, memory, path[-1])
         words = [i for i in tokens[0].tolist() if i > EOS]
         row = {
             "from_start": (z - path[0]).norm(dim=-1).mean(),
             "from_reference": (z - reference).norm(dim=-1).mean(),
             "log_prior": prior.log_prob(z).sum(-1).mean(),
-            "log_posterior": Normal(*model.posterior(memory, tokens, *mask_argument)).log_prob(z).sum(-1).mean(),
+            "log_posterior": Normal(*model.posterior(memory, tokens, mask)).log_prob(z).sum(-1).mean(),
         }
         if number:
             moved = (z - path[-2]).flatten()
-            goal = (model.posterior(memory, output_of(path[-2]), *mask_argument)[0] - path[-2]).flatten()
+            words_before = output_of(kind, model, memory, path[-2])
+            goal = (model.posterior(memory, words_before, mask)[0] - path[-2]).flatten()
             row["step"] = (z - path[-2]).norm(dim=-1).mean()
             row["changed"] = words != before
             if moved.norm() > 1e-9 and goal.norm() > 1e-9:
                 row["cosine"] = moved @ goal / (moved.norm() * goal.norm())
         before = words
         rows.append(row)
-        path.append(step(z))
+        path.append(followed.moved(memory, z, mask))
     return rows
 
 
-@pytest.mark.parametrize("search", ["delta", "score", "energy"])
+@pytest.mark.parametrize("name", ["delta", "score", "energy"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_figures_are_those_of_every_sentence_by_itself(kind, search):
+def test_figures_are_those_of_every_sentence_by_itself(kind, name):
     model = KINDS[kind]()
-    refiner = None if search == "delta" else miniatures.refiner(search, seed=3)
-    make_step = miniatures.step_maker(model, search, 0.7, refiner)
-    paths = latent_paths.follow(model, make_step, SOURCES, TARGETS, 3, 64, CPU)
+    refiner = None if name == "delta" else miniatures.refiner(name, seed=3)
+    followed = search(name, model, 0.7, refiner, steps=3)
+    paths = latent_paths.follow(followed, SOURCES, TARGETS, 3, 64, CPU)
     for source, target, places in zip(SOURCES, TARGETS, paths, strict=True):
         with torch.no_grad():
-            expected = alone(model, make_step, source, target, 3)
+            expected = alone(kind, followed, source, target, 3)
         for place, expected_row in zip(places, expected, strict=True):
-            for name, value in dataclasses.asdict(place).items():
-                expected_value = expected_row.get(name)
-                assert value == (None if expected_value is None else pytest.approx(float(expected_value), abs=1e-8)), (
-                    name
-                )
-    if search == "delta":
+            for figure, value in dataclasses.asdict(place).items():
+                expected_value = expected_row.get(figure)
+                close_to = None if expected_value is None else pytest.approx(float(expected_value), abs=1e-8)
+                assert value == close_to, figure
+    if name == "delta":
         # A delta step goes where a delta step goes.
         cosines = [place.cosine for places in paths for place in places if place.cosine is not None]
         assert cosines == pytest.approx([1.0] * len(cosines)) and len(cosines) >= 3
@@ -165,19 +169,18 @@ def test_figures_are_those_of_every_sentence_by_itself(kind, search):
 @pytest.mark.parametrize("kind", KINDS)
 def test_neither_batches_nor_padding_change_a_figure(kind):
     model, refiner = KINDS[kind](), miniatures.refiner("score", seed=3)
-    make_step = miniatures.step_maker(model, "score", 0.7, refiner)
-    together = latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, 64, CPU)
+    followed = search("score", model, 0.7, refiner, steps=2)
+    together = latent_paths.follow(followed, SOURCES, TARGETS, 2, 64, CPU)
     for size in (1, 2, 3):
-        close(latent_paths.follow(model, make_step, SOURCES, TARGETS, 2, size, CPU), together)
+        close(latent_paths.follow(followed, SOURCES, TARGETS, 2, size, CPU), together)
     batch = miniatures.pairs([4, 1, 6], [3, 2, 5])
     wider = miniatures.padded(batch)
-    plain, padded = (latent_paths.followed(model, make_step, 2, one.source, one.target) for one in (batch, wider))
+    plain, padded = (latent_paths.followed(followed, 2, one.source, one.target) for one in (batch, wider))
     close(padded, plain)
 
 
 def test_long_references_are_cut_to_the_positions_there_are():
     for kind in KINDS:
         model = KINDS[kind]()
-        make_step = miniatures.step_maker(model, "delta")
-        ((first, _),) = latent_paths.follow(model, make_step, [[4, 7, 5]], [[4] * 200], 1, 4, CPU)
+        ((first, _),) = latent_paths.follow(search("delta", model, steps=1), [[4, 7, 5]], [[4] * 200], 1, 4, CPU)
         assert math.isfinite(first.from_reference) and first.from_start == 0

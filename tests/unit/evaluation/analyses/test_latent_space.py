@@ -3,11 +3,9 @@
 import miniatures
 import pytest
 import torch
-from miniatures import translate_batch
+from miniatures import decode, search, translate
 from refusals import fields_of
 
-from workflow_src.decoding.latent import best_tokens
-from workflow_src.decoding.refinement import DeltaStep, gradient_step
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.latent_space import measure as latent_space
 from workflow_src.types import EOS
@@ -21,18 +19,15 @@ def models():
     return miniatures.lvm(latent_dim=2), miniatures.refiner("score", latent_dim=2)
 
 
-def makers(model, refiner):
+def searches(model, refiner):
     """Steps of delta and of the network."""
-    return {
-        "delta": lambda memory, mask: DeltaStep(model, memory, mask),
-        "score": lambda memory, mask: gradient_step(refiner, memory, mask, 1.0),
-    }
+    return {"delta": search("delta", model, steps=1), "score": search("score", model, 1.0, refiner, steps=1)}
 
 
 @pytest.fixture(scope="module")
 def mapped(models):
     return latent_space.map_sentence(
-        *models, makers(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
+        *models, searches(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
     )
 
 
@@ -54,7 +49,7 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
     model, refiner = models
     monkeypatch.setattr(latent_space, "CHUNK", 7)
     repeated = latent_space.map_sentence(
-        *models, makers(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
+        *models, searches(*models), SOURCE, REFERENCE, steps=3, resolution=5, arrows=3, device=CPU
     )
     assert [panel["regions"] for panel in repeated["panels"]] == [panel["regions"] for panel in mapped["panels"]]
     memory = model.encode(torch.tensor([SOURCE]))
@@ -65,7 +60,10 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
             x, y = (c + panel["half"] * 0.8 for c in panel["centre"])  # the cell above and to the right
             z = mean.clone()
             z[0, position] = torch.tensor([x, y], dtype=z.dtype)
-            assert panel["regions"][-1][-1] == int(best_tokens(model, memory, z, mask)[0, position])
+            assert (
+                panel["regions"][-1][-1]
+                == int(decode(model, memory, z, mask)[0, position, EOS + 1 :].argmax()) + EOS + 1
+            )
             x, y, dx, dy = panel["arrows"][5]  # the middle row's last
             z[0, position] = torch.tensor([x, y], dtype=z.dtype)
             assert [dx, dy] == pytest.approx(refiner.direction(memory, z, mask)[0, position].tolist())
@@ -77,9 +75,9 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
 
 def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
     model, refiner = models
-    for search in ("delta", "score"):
-        hypotheses = translate_batch(model, torch.tensor([SOURCE]), search, 3, 1.0, refiner, lengths=torch.tensor([3]))
-        assert mapped["outputs"][search] == hypotheses.tokens[0]
+    for name in ("delta", "score"):
+        hypotheses = translate(model, torch.tensor([SOURCE]), name, 3, 1.0, refiner, lengths=torch.tensor([3]))
+        assert mapped["outputs"][name] == hypotheses.tokens[0]
     memory = model.encode(torch.tensor([SOURCE]))
     mask = torch.ones((1, 3), dtype=torch.bool)
     posterior, _ = model.posterior(memory, torch.tensor([REFERENCE]), mask)
@@ -94,9 +92,9 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
     with_end, without_end = miniatures.ending(latent_dim=2), miniatures.lvm(latent_dim=2)
     without_end.load_state_dict(with_end.state_dict())
     refiner, words = miniatures.refiner("score", latent_dim=2), {"resolution": 5, "arrows": 3, "device": CPU}
-    maps = latent_space.map_sentence(with_end, refiner, makers(with_end, refiner), SOURCE, REFERENCE, 0, **words)
+    maps = latent_space.map_sentence(with_end, refiner, searches(with_end, refiner), SOURCE, REFERENCE, 0, **words)
     other_maps = latent_space.map_sentence(
-        without_end, refiner, makers(without_end, refiner), SOURCE, [*REFERENCE, EOS], 0, **words
+        without_end, refiner, searches(without_end, refiner), SOURCE, [*REFERENCE, EOS], 0, **words
     )
     assert len(maps["panels"]) == 4 and (maps["end_symbol"], other_maps["end_symbol"]) == (EOS, None)
     ends = 0
@@ -111,20 +109,18 @@ def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():
         assert all(one == other or one == EOS for one, other in cells)
         ends += sum(one == EOS for one, _ in cells)
     assert 0 < ends < 100
-    maps = latent_space.map_sentence(with_end, refiner, makers(with_end, refiner), SOURCE, REFERENCE, 2, **words)
-    for search in ("delta", "score"):
-        translated = translate_batch(
-            with_end, torch.tensor([SOURCE]), search, 2, 1.0, refiner, lengths=torch.tensor([3])
-        )
-        assert len(maps["outputs"][search]) == 4
-        assert [token for token in maps["outputs"][search] if token != EOS] == translated.tokens[0]
+    maps = latent_space.map_sentence(with_end, refiner, searches(with_end, refiner), SOURCE, REFERENCE, 2, **words)
+    for name in ("delta", "score"):
+        translated = translate(with_end, torch.tensor([SOURCE]), name, 2, 1.0, refiner, lengths=torch.tensor([3]))
+        assert len(maps["outputs"][name]) == 4
+        assert [token for token in maps["outputs"][name] if token != EOS] == translated.tokens[0]
 
 
 def test_the_sentence_shown_is_one_that_refinement_changes_most(models):
     model, refiner = models
     generator = torch.Generator().manual_seed(3)
     sources = [[*torch.randint(3, 13, (3,), generator=generator).tolist(), EOS] for _ in range(12)]
-    lengths = [int(model.predict_lengths(model.encode(torch.tensor([source])))) for source in sources]
+    lengths = [int(model.length.predict(model.encode(torch.tensor([source])))) for source in sources]
     references = [[5] * length for length in lengths]
     # A long one is left out, and right lengths are preferred, whatever the others change.
     references[0], references[1] = [5] * (lengths[0] + 1), [5] * 40
@@ -139,7 +135,7 @@ def test_the_sentence_shown_is_one_that_refinement_changes_most(models):
 def test_a_sentence_that_changes_is_preferred_to_one_of_the_right_length(models):
     model, _ = models
     sources = [[4, 7, 5, EOS], [8, 3, 9, EOS]]
-    lengths = [int(model.predict_lengths(model.encode(torch.tensor([source])))) for source in sources]
+    lengths = [int(model.length.predict(model.encode(torch.tensor([source])))) for source in sources]
     references = [[5] * lengths[0], [5] * (lengths[1] + 2)]
     moved = {lengths[0]: 0, lengths[1] + 2: 1}
     assert len(moved) == 2
@@ -161,6 +157,6 @@ def test_what_cannot_be_drawn_is_refused_by_its_setting(models):
     assert fields_of(refused.value, fields) == fields
     wide = miniatures.lvm(), miniatures.refiner("score")
     with pytest.raises(ConfigError) as refused:
-        latent_space.map_sentence(*wide, makers(*wide), SOURCE, REFERENCE, 1, 5, 3, CPU)
+        latent_space.map_sentence(*wide, searches(*wide), SOURCE, REFERENCE, 1, 5, 3, CPU)
     fields = {"setting": "model.latent_dim", "value": 3, "allowed": ("2",)}
     assert fields_of(refused.value, fields) == fields

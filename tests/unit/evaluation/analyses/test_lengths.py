@@ -6,10 +6,9 @@ import analysed
 import miniatures
 import pytest
 import torch
-from miniatures import translate_batch
+from miniatures import translate
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.masked import mask_predict
 from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses import networks
 from workflow_src.evaluation.analyses.lengths import measure as lengths
@@ -20,9 +19,9 @@ SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 CPU = torch.device("cpu")
 
 
-def procedure_of(model, search, steps, step_size, refiner):
-    make_step = miniatures.step_maker(model, search, step_size, refiner)
-    return networks.Procedure(model, make_step, steps if make_step else 0)
+def search_of(model, name, steps, step_size, refiner):
+    steps = {} if name == "prior-mean" else {"steps": steps}
+    return miniatures.search(name, model, step_size, refiner, scored=False, **steps)
 
 
 def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
@@ -35,7 +34,7 @@ def test_the_likeliest_lengths_are_those_of_all_classes_in_order():
         order = sorted(range(len(scores)), key=lambda c: -scores[c])
         different = list(dict.fromkeys(max(1, len(source) + difference - 4) for difference in order))
         assert best == different[:5]
-        assert best[0] == int(model.predict_lengths(memory))
+        assert best[0] == int(model.length.predict(memory))
     assert len(lengths.candidates(model, SOURCES, 99, 64, CPU)[0]) == 9
 
 
@@ -43,8 +42,8 @@ def test_given_lengths_need_no_number_of_them():
     """The default of `length_beam` is more than this model's head knows, and does nothing here."""
     calls = []
     translator = SimpleNamespace(networks=lambda settings: calls.append(settings) or {"model": None})
-    networks.procedure(translator, MaskPredictSettings(iterations=2, length_beam=5))
-    assert (calls[0].length_beam, calls[0].iterations) == (1, 2)
+    opened = networks.at_lengths(translator, MaskPredictSettings(iterations=2, length_beam=5))
+    assert (calls[0].length_beam, calls[0].iterations, opened.width) == (1, 2, 1)
 
 
 def test_accuracy_by_hand():
@@ -64,12 +63,12 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
         with_end.output_bias[2] -= 1000
         without_end.output_bias[2] -= 1000
     outputs, expected = (
-        networks.translate_with(procedure_of(model, "delta", 2, 1.0, None), SOURCES, target_lengths, 64, CPU)
+        networks.translate_with(search_of(model, "delta", 2, 1.0, None), SOURCES, target_lengths, 64, CPU)
         for model, target_lengths in ((with_end, [4, 2, 7, 3]), (without_end, [5, 3, 8, 4]))
     )
     assert outputs == expected
     ending = miniatures.ending()
-    shorter = networks.translate_with(procedure_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
+    shorter = networks.translate_with(search_of(ending, "delta", 2, 1.0, None), SOURCES, [4, 2, 7, 3], 64, CPU)
     assert all(len(row) <= length + 1 for row, length in zip(shorter, [4, 2, 7, 3], strict=True))
     assert sum(map(len, shorter)) < 20 and not any(2 in row for row in shorter)
 
@@ -77,14 +76,13 @@ def test_with_end_symbols_a_length_is_one_latent_less_than_there_are():
 @pytest.mark.parametrize("search", ["prior-mean", "delta", "score", "energy"])
 def test_translations_have_the_lengths_asked_for_whatever_the_batch(search):
     refiner = miniatures.refiner(search) if search in ("score", "energy") else None
-    procedure = procedure_of(miniatures.lvm(), search, 2, 0.5, refiner)
+    opened = search_of(miniatures.lvm(), search, 2, 0.5, refiner)
     target_lengths = [4, 2, 7, 3]
-    outputs = networks.translate_with(procedure, SOURCES, target_lengths, 64, CPU)
+    outputs = networks.translate_with(opened, SOURCES, target_lengths, 64, CPU)
     assert [len(tokens) for tokens in outputs] == target_lengths
-    assert outputs == networks.translate_with(procedure, SOURCES, target_lengths, 1, CPU)
-    alone = translate_batch(
-        procedure.model, pad(SOURCES[1:2], eos=True), search, 2, 0.5, refiner, lengths=torch.tensor([2])
-    )
+    assert outputs == networks.translate_with(opened, SOURCES, target_lengths, 1, CPU)
+    source, length = pad(SOURCES[1:2], eos=True), torch.tensor([2])
+    alone = translate(opened.model, source, search, 2, 0.5, refiner, lengths=length)
     assert outputs[1] == alone.tokens[0]
 
 
@@ -94,15 +92,13 @@ def test_a_search_that_takes_lengths_is_followed_with_the_series_of_its_entry(ba
     translator = SimpleNamespace(networks=lambda _: {"model": model})
     entry = {"system": "one", "search": "mask-predict", "model": "one", "iterations": 3}
     # Steps are those of searches that refine latents.
-    procedure = networks.procedure(translator, networks.entry_settings(entry, steps=1))
-    assert (procedure.steps, procedure.label) == (0, "mask-predict, T = 3")
+    opened = networks.at_lengths(translator, networks.entry_settings(entry, steps=1))
+    assert not opened.steps and opened.declared.row_label(opened.settings) == "mask-predict, T = 3"
     target_lengths = [4, 2, 7, 3]
-    outputs = networks.translate_with(procedure, SOURCES, target_lengths, batch, CPU)
-    with torch.no_grad():
-        for source, length, row in zip(SOURCES, target_lengths, outputs, strict=True):
-            memory = model.encode(pad([source], eos=True))
-            words, _, _ = mask_predict(model, memory, torch.tensor([length]), 3)
-            assert row == words[0].tolist() and len(row) == length
+    outputs = networks.translate_with(opened, SOURCES, target_lengths, batch, CPU)
+    alone = miniatures.search("mask-predict", model, iterations=3, length_beam=1)
+    for source, length, row in zip(SOURCES, target_lengths, outputs, strict=True):
+        assert alone.translate(pad([source], eos=True), torch.tensor([length])).tokens == [row] and len(row) == length
 
 
 def test_the_table_has_the_labels_of_such_rows():

@@ -3,15 +3,17 @@
 import dataclasses
 import math
 import statistics
+from types import SimpleNamespace
 
 import miniatures
 import pytest
 import torch
+from miniatures import decode
 
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.marginal import measure as marginal
 from workflow_src.evaluation.analyses.marginal.measure import Estimate
-from workflow_src.types import EOS
+from workflow_src.types import EOS, PAD
 
 
 @dataclasses.dataclass
@@ -32,6 +34,7 @@ class LinearGaussian:
     grid = torch.arange(-60, 61, dtype=torch.float64) * 0.25
 
     extra_positions = 0
+    config = SimpleNamespace(latent_dim=1)
 
     def __init__(self, exact: bool, mean=0.4, deviation=1.3, slope=0.8, shift=-0.5, noise=0.9):
         self.exact, self.mean, self.deviation = exact, mean, deviation
@@ -54,8 +57,9 @@ class LinearGaussian:
         deviation = torch.full_like(mean, precision**-0.5)
         return (mean, deviation) if self.exact else (mean + 0.2, 1.4 * deviation)
 
-    def decode(self, memory, z, mask):
-        return -0.5 * ((self.grid - self.slope * z.double() - self.shift) / self.noise) ** 2
+    def log_likelihood(self, memory, z, target):
+        logits = -0.5 * ((self.grid - self.slope * z.double() - self.shift) / self.noise) ** 2
+        return logits.log_softmax(-1).gather(-1, target[..., None])[..., 0].sum(1)
 
     def log_probability(self, tokens):
         deviation = math.hypot(self.slope * self.deviation, self.noise)
@@ -100,7 +104,7 @@ def test_a_models_own_marginal_is_the_integral_over_its_latent():
     z = mean + deviation * torch.linspace(-9, 9, 2001, dtype=torch.float64)
     rows = torch.zeros(len(z), dtype=torch.long)
     with torch.no_grad():
-        scores = model.decode(memory.select(rows), z[:, None, None], mask.expand(len(z), -1)).log_softmax(-1)
+        scores = decode(model, memory.select(rows), z[:, None, None], mask.expand(len(z), -1)).log_softmax(-1)
     density = torch.distributions.Normal(mean, deviation).log_prob(z).exp()
     integral = torch.trapezoid(scores[:, 0, target[0]].exp() * density, z)
     (estimate,) = estimates(model, [target], samples=4000, source=source, chunk=1000)
@@ -114,7 +118,13 @@ def test_probabilities_of_all_outputs_sum_to_one():
     prior = model.prior
     # An untrained posterior is far from the true one; one that is a little wider than the prior is near enough.
     model.posterior = lambda memory, target, mask: (prior(memory, mask)[0], 1.2 * prior(memory, mask)[1])
-    every_estimate = estimates(model, [[token] for token in range(11)], samples=2000, source=[4, 7, EOS], chunk=500)
+    sampling = {"samples": 2000, "source": [4, 7, EOS], "chunk": 500}
+    every_estimate = estimates(model, [[token] for token in range(1, 11)], **sampling)
+    # Padding is no output: its probability is that of a word that has its place.
+    with torch.no_grad():
+        for parameter in (model.target_embedding.weight, model.output_bias):
+            parameter[[PAD, 5]] = parameter[[5, PAD]]
+    every_estimate += estimates(model, [[5]], **sampling)
     total = sum(math.exp(e.value) for e in every_estimate)
     error = sum((math.exp(e.value) * e.error) ** 2 for e in every_estimate) ** 0.5
     assert total == pytest.approx(1, abs=5 * error)
@@ -145,8 +155,8 @@ def test_chunks_and_company_change_nothing():
 
 def test_never_more_than_a_chunk_is_decoded_together(monkeypatch):
     model, sizes = miniatures.lvm(), []
-    decode = model.decode
-    monkeypatch.setattr(model, "decode", lambda memory, z, mask: sizes.append(len(z)) or decode(memory, z, mask))
+    hidden = model.hidden
+    monkeypatch.setattr(model, "hidden", lambda memory, z, mask: sizes.append(len(z)) or hidden(memory, z, mask))
     estimates(model, [[4, 5]], samples=50, chunk=16)
     assert sizes == [16, 16, 16, 2]
 

@@ -80,7 +80,8 @@ def test_alignments_are_the_most_probable_of_all(target):
     alignment = reordering.alignment(model, source, target, torch.device("cpu"))
     with torch.no_grad():
         memory = model.encode(torch.tensor([source]))
-        scores = model.decode(memory, model.posterior(memory, torch.tensor([target]))[0])[0][0].log_softmax(-1)
+        mean, _ = model.posterior(memory, torch.tensor([target]), memory.mask)
+        scores = model.logits(model.hidden(memory, z=mean)[0])[0].log_softmax(-1)
     assert alignment["slots"] == len(scores) == 6
     symbols = [model.blank, *dict.fromkeys(target)]
     paths = [path for path in itertools.product(symbols, repeat=6) if collapse(list(path), model.blank) == target]

@@ -13,26 +13,26 @@ from miniatures import (
     context,
     gradients,
     lanmt,
-    lvm,
     one,
     padded,
     pairs,
     refiner,
     transformer,
-    translate_batch,
+    translate,
 )
 
-from workflow_src.decoding.latent import LengthChoice
-from workflow_src.decoding.refinement import DeltaStep, refine
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.refinement import delta_step
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.lanmt.model import start
 from workflow_src.families.lanmt.objective import elbo_loss
 from workflow_src.families.lanmt.validation import validate
 from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.losses.latents import evidence_lower_bound
 from workflow_src.losses.score_matching import latents_and_goals, score_matching
 from workflow_src.losses.settings import ElboConfig, ScoreMatchingConfig
-from workflow_src.losses.source_latents import evidence_lower_bound
+from workflow_src.nn.length import LengthChoice
 from workflow_src.nn.weights import weights_of
 from workflow_src.types import EOS, PAD, Batch, with_end
 
@@ -51,7 +51,7 @@ def batch():
 
 
 def distributions(model, memory, target):
-    prior, posterior = model.prior(memory), model.posterior(memory, target)
+    prior, posterior = model.prior(memory, memory.mask), model.posterior(memory, target, memory.mask)
     return torch.distributions.Normal(*prior), torch.distributions.Normal(*posterior)
 
 
@@ -76,20 +76,29 @@ def log_joint(model, memory, z, target) -> torch.Tensor:
     return words + classes[difference + 4]
 
 
+def words_at(model, memory, z, length: int) -> list[int]:
+    """The best words of an output of one sentence, at most `length`, by hand."""
+    hidden, mask = model.hidden(memory, z, torch.tensor([length + 1]))
+    assert mask.all() and mask.size(1) == length + 1
+    logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
+    symbols = [int(row[EOS:].argmax()) + EOS for row in logits]
+    return [symbol for symbol in symbols if symbol != EOS]
+
+
+def posterior_mean(model, memory, words: list[int]) -> torch.Tensor:
+    return model.posterior(memory, torch.tensor([words], dtype=torch.int64).view(1, -1), memory.mask)[0]
+
+
 @torch.no_grad()
 def naive(model, source, steps):
     """Algorithm 1 on one sentence: outputs and lengths in words after every step."""
     memory = model.encode(source)
-    z, outputs, lengths = model.prior(memory)[0], [], []
+    z, outputs, lengths = model.prior(memory, memory.mask)[0], [], []
     for _ in range(steps + 1):
         scores = length_scores(model, memory, z)
-        length = max(1, int(scores.argmax()) - 4 + source.size(1) - 1)
-        hidden, _ = model.hidden(memory, z, torch.tensor([length + 1]))
-        logits = hidden[0] @ model.target_embedding.weight.T + model.output_bias
-        symbols = [int(row[EOS:].argmax()) + EOS for row in logits]
-        outputs.append([symbol for symbol in symbols if symbol != EOS])
-        lengths.append(length)
-        z = model.posterior(memory, torch.tensor([outputs[-1]], dtype=torch.int64).view(1, -1))[0]
+        lengths.append(max(1, int(scores.argmax()) - 4 + source.size(1) - 1))
+        outputs.append(words_at(model, memory, z, lengths[-1]))
+        z = posterior_mean(model, memory, outputs[-1])
     return outputs, lengths
 
 
@@ -101,7 +110,7 @@ def test_the_decoder_reads_its_formula(batch, decoder_input, first_position, ski
     model = lanmt(seed=3, decoder_input=decoder_input, first_position=first_position, decoder_skip=skip)
     single = one(batch, 2).source
     memory = model.encode(single)
-    z, sources, length = model.prior(memory)[0], single.size(1), 5
+    z, sources, length = model.prior(memory, memory.mask)[0], single.size(1), 5
     variance = math.exp(2 * model.transformation.log_sigma.item())
     inputs = []
     for j in range(first_position, length + first_position):
@@ -133,14 +142,14 @@ def test_delta_is_the_algorithm_with_a_new_length_at_every_step(batch):
     changed = 0
     for seed in (3, 4, 6, 8):
         model = lanmt(seed=seed)
-        of_batch = translate_batch(model, batch.source, "delta", 4, trace=True)
-        wider = translate_batch(model, padded(batch).source, "delta", 4)
+        of_batch = translate(model, batch.source, "delta", 4, trace=True)
+        wider = translate(model, padded(batch).source, "delta", 4)
         assert wider.tokens == of_batch.tokens and wider.scores == pytest.approx(of_batch.scores, abs=1e-12)
         for row in range(4):
             single = one(batch, row).source
             outputs, lengths = naive(model, single, 4)
             assert [step[row] for step in of_batch.traces] == outputs
-            of_single = translate_batch(model, single, "delta", 4)
+            of_single = translate(model, single, "delta", 4)
             assert of_single.scores[0] == pytest.approx(of_batch.scores[row], abs=1e-12)
             changed += len(set(lengths)) > 1
     assert changed, "no sentence gets another length: nothing is tested"
@@ -148,54 +157,54 @@ def test_delta_is_the_algorithm_with_a_new_length_at_every_step(batch):
 
 def test_the_length_at_each_step_is_that_of_the_current_latents(model, batch):
     memory = model.encode(batch.source)
-    z = model.prior(memory)[0]
+    z = model.prior(memory, memory.mask)[0]
     for shift in (-3.0, 0.0, 3.0):
-        _, mask = model.decode(memory, z + shift)
+        outputs, _ = model.read(memory, z + shift, memory.mask)
         probabilities = model.length(memory, z + shift).softmax(-1)
-        expected = (probabilities.argmax(-1) - 4 + memory.mask.sum(1) - 1).clamp(min=1) + 1
-        assert mask.sum(1).tolist() == expected.tolist()
+        lengths = (probabilities.argmax(-1) - 4 + memory.mask.sum(1) - 1).clamp(min=1)
+        assert outputs.size(1) == int(lengths.max()) + 1
+        for row, length in enumerate(lengths.tolist()):
+            memory_of_row = model.encode(one(batch, row).source)
+            latents = z[row : row + 1, : memory_of_row.mask.size(1)] + shift
+            assert unpadded(outputs)[row] == words_at(model, memory_of_row, latents, length)
 
 
 def test_a_chosen_quantile_is_the_length_of_every_step(model, batch):
     choice = LengthChoice(0.9, 0.5)
     memory = model.encode(batch.source)
-    z = model.prior(memory)[0]
+    z = model.prior(memory, memory.mask)[0]
     with torch.no_grad():
-        actual = DeltaStep(model, memory, memory.mask, choice)(z)
+        actual = delta_step(model, memory, z, memory.mask, choice)
         for row in range(4):
             single = one(batch, row).source
             memory_of_row = model.encode(single)
-            start = model.prior(memory_of_row)[0]
+            start = model.prior(memory_of_row, memory_of_row.mask)[0]
             below = model.length(memory_of_row, start)[0].softmax(-1).cumsum(-1) < 0.9
             words = single.size(1) - 1
             length = max(1, int(below.sum()) - 4 + words + (words + 2) // 2)
-            logits, mask = model.decode(memory_of_row, start, torch.tensor([length]))
-            assert mask.size(1) == length + 1
-            expected = model.posterior(memory_of_row, model.output(logits.argmax(-1), mask))[0]
+            expected = posterior_mean(model, memory_of_row, words_at(model, memory_of_row, start, length))
             assert torch.allclose(actual[row, : words + 1], expected[0], atol=1e-12)
-    longer = translate_batch(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
-    assert longer.tokens != translate_batch(model, batch.source, "delta", 2).tokens
+    longer = translate(model, batch.source, "delta", 2, length_quantile=0.9, lengthening=0.5)
+    assert longer.tokens != translate(model, batch.source, "delta", 2).tokens
 
 
 class PriorAsPosterior:
     """A model whose posterior is its prior."""
 
-    source_latents = True
-
     def __init__(self, model):
-        self.encode, self.prior, self.decode, self.output = model.encode, model.prior, model.decode, model.output
+        self.encode, self.prior, self.read = model.encode, model.prior, model.read
 
-    def posterior(self, memory, _target):
-        return self.prior(memory)
+    def posterior(self, memory, _target, mask):
+        return self.prior(memory, mask)
 
 
 def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
     twin = PriorAsPosterior(model)
     memory = twin.encode(batch.source)
-    mean, _ = twin.prior(memory)
+    mean, _ = twin.prior(memory, memory.mask)
     anywhere = mean + 5 * torch.randn(mean.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        assert torch.equal(DeltaStep(twin, memory, memory.mask)(anywhere), mean)
+        assert torch.equal(delta_step(twin, memory, anywhere, memory.mask), mean)
 
 
 def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
@@ -262,7 +271,7 @@ def test_the_reconstruction_reaches_the_posterior_through_the_sample(model, batc
 def test_the_bound_is_its_equation(model, batch):
     keys = sentence_keys(batch, 5)
     memory = model.encode(batch.source)
-    elbo, kl = evidence_lower_bound(model, memory, batch.target, 3, keys)
+    elbo, kl = evidence_lower_bound(model, memory, batch, 3, keys)
     for row in range(4):
         pair = one(batch, row)
         memory_of_row = model.encode(pair.source)
@@ -280,8 +289,8 @@ def test_the_bound_is_below_the_marginal(model, batch):
     """Many samples of the prior estimate log p(y, l|x) = log E_p[p(y, l|x,z)]."""
     pair = one(batch, 1)
     memory = model.encode(pair.source)
-    elbo, _ = evidence_lower_bound(model, memory, pair.target, 50, torch.tensor([7]))
-    mean, deviation = model.prior(memory)
+    elbo, _ = evidence_lower_bound(model, memory, pair, 50, torch.tensor([7]))
+    mean, deviation = model.prior(memory, memory.mask)
     rows = torch.zeros(4000, dtype=torch.int64)
     noise = torch.randn(4000, *mean.shape[1:], dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -292,10 +301,12 @@ def test_the_bound_is_below_the_marginal(model, batch):
 def test_an_empty_output_and_one_beyond_the_positions_have_a_posterior(model):
     source = pairs([4, 3], [1, 1]).source
     memory = model.encode(source)
-    empty = model.posterior(memory, torch.zeros(2, 0, dtype=torch.int64))[0]
-    assert torch.allclose(empty, model.posterior(memory, torch.zeros(2, 3, dtype=torch.int64))[0], atol=1e-12)
-    full = torch.full((2, 64), 5)
-    assert torch.isfinite(model.posterior(memory, full)[0]).all()
+    empty, padding, full = (
+        model.posterior(memory, target, memory.mask)[0]
+        for target in (torch.zeros(2, 0, dtype=torch.int64), torch.full((2, 3), PAD), torch.full((2, 64), 5))
+    )
+    assert torch.allclose(empty, padding, atol=1e-12)
+    assert torch.isfinite(full).all()
 
 
 def test_a_teacher_gives_encoders_decoders_and_embeddings():
@@ -329,15 +340,16 @@ def test_refiners_learn_delta_steps_at_source_positions(kind, batch):
     terms = score_matching(network, batch, context(seed=3, frozen=frozen), config)
     mask = batch.source_mask
     z, goal, memory = latents_and_goals(network, batch, mask, context(seed=3, frozen=frozen), config)
-    assert torch.allclose(goal, refine(z, DeltaStep(frozen, memory, mask), 2), atol=1e-12) and not torch.equal(goal, z)
+    second = delta_step(frozen, memory, delta_step(frozen, memory, z, mask), mask)
+    assert torch.allclose(goal, second, atol=1e-12) and not torch.equal(goal, z)
     direction = network.direction(memory, z, mask, differentiable=True)
     squared = ((direction - (goal - z)) ** 2)[mask].sum() - ((goal - z) ** 2)[mask].sum()
     assert terms.loss.item() == pytest.approx((squared / mask.sum()).item(), rel=1e-9)
     copied = refiners.start(refiner(kind), None, None, frozen)
     assert {"latent_projection.weight", "stack.layers.0.cross_attention.query.weight"} <= set(copied)
-    hypotheses = translate_batch(frozen, batch.source, kind, 2, 0.5, network)
+    hypotheses = translate(frozen, batch.source, kind, 2, 0.5, network)
     for row in range(4):
-        single = translate_batch(frozen, one(batch, row).source, kind, 2, 0.5, network)
+        single = translate(frozen, one(batch, row).source, kind, 2, 0.5, network)
         assert single.tokens[0] == hypotheses.tokens[row]
 
 
@@ -350,13 +362,14 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
     for row in range(4):
         pair = one(batch, row)
         memory = model.encode(pair.source)
-        bound, divergence = evidence_lower_bound(model, memory, pair.target, 4, keys[row : row + 1])
+        bound, divergence = evidence_lower_bound(model, memory, pair, 4, keys[row : row + 1])
         elbo, kl = elbo + bound.item(), kl + divergence.item()
         (_, second), (length, _) = naive(model, pair.source, 1)
         exact += length == pair.target.size(1)
         moved.append(second)
-        logits, mask = model.decode(memory, model.posterior(memory, pair.target)[0])
-        outputs.append([i for i in model.output(logits.argmax(-1), mask)[0].tolist() if i != PAD])
+        mean = posterior_mean(model, memory, pair.target[0].tolist())
+        length = max(1, int(length_scores(model, memory, mean).argmax()) - 4 + pair.source.size(1) - 1)
+        outputs.append(words_at(model, memory, mean, length))
     bleu = lambda rows: sacrebleu.corpus_bleu(dev.detokenise(rows), [dev.references]).score  # noqa: E731
     assert figures["dev_elbo"] == pytest.approx(elbo / batch.num_target_tokens, rel=1e-9)
     assert figures["dev_kl"] == pytest.approx(kl / int(batch.source_mask.sum()), rel=1e-9)
@@ -374,10 +387,6 @@ def test_validation_is_that_of_sentences_one_by_one(model, batch):
 def test_latents_without_a_gap_carry_nothing(batch):
     """With a posterior that is the prior, the KL is 0 and both translations are alike: what a collapse looks like."""
     model = lanmt(seed=3)
-    model.posterior = lambda memory, _target: model.prior(memory)
+    model.posterior = lambda memory, _target, mask: model.prior(memory, mask)
     figures = PairsDev(batch).figures(model, validate(ElboConfig()))
     assert figures["dev_kl"] == pytest.approx(0, abs=1e-12) and figures["dev_bleu_carried"] == 0
-
-
-def test_it_is_no_model_of_target_positions(model):
-    assert model.source_latents and not getattr(lvm(), "source_latents", False)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lvm, one, padded, pairs, transformer
+from miniatures import decode, lvm, one, padded, pairs, transformer
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
@@ -19,7 +19,7 @@ def test_padding_and_company_change_nothing(norm):
     def parts(given, latents):
         memory, mask = model.encode(given.source), given.target_mask
         prior, posterior = model.prior(memory, mask), model.posterior(memory, given.target, mask)
-        return [*prior, *posterior, model.decode(memory, latents, mask)]
+        return [*prior, *posterior, decode(model, memory, latents, mask)]
 
     of_batch = parts(batch, z)
     wider = parts(padded(batch), torch.nn.functional.pad(z, (0, 0, 0, 3), value=9.0))
@@ -37,8 +37,8 @@ def test_shapes_and_positive_deviations():
     for mean, deviation in (model.prior(memory, mask), model.posterior(memory, batch.target, mask)):
         assert mean.shape == deviation.shape == (2, 5, 3)
         assert (deviation > 0).all()
-    assert model.decode(memory, mean, mask).shape == (2, 5, 11)
-    assert model.predict_lengths(memory).shape == (2,)
+    assert decode(model, memory, mean, mask).shape == (2, 5, 11)
+    assert model.length.predict(memory).shape == (2,)
 
 
 def test_prior_and_decoder_do_not_see_the_target_and_all_positions_see_each_other():
@@ -46,7 +46,7 @@ def test_prior_and_decoder_do_not_see_the_target_and_all_positions_see_each_othe
     batch = pairs([4], [4])
     memory, mask = model.encode(batch.source), batch.target_mask
     z = torch.randn(1, 4, 3, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(model.decode(memory, z, mask)[0, 0].sum(), z)
+    (gradient,) = torch.autograd.grad(decode(model, memory, z, mask)[0, 0].sum(), z)
     assert (gradient[0].abs().sum(-1) > 0).all(), "the first word must depend on every latent, later ones too"
     changed = batch.target.clone()
     changed[0, 3] = 3 if batch.target[0, 3] != 3 else 4
@@ -59,7 +59,7 @@ def test_positions_at_the_decoders_input():
     model = lvm()
     batch = pairs([4], [4])
     z = torch.zeros(1, 4, 3, dtype=torch.float64)
-    logits = model.decode(model.encode(batch.source), z, batch.target_mask)[0]
+    logits = decode(model, model.encode(batch.source), z, batch.target_mask)[0]
     assert not torch.allclose(logits[0], logits[1])
 
 
@@ -128,7 +128,7 @@ def test_too_many_positions_are_refused_by_number():
     calls = (
         lambda: model.prior(memory, mask),
         lambda: model.posterior(memory, batch.target, mask),
-        lambda: model.decode(memory, z, mask),
+        lambda: decode(model, memory, z, mask),
         lambda: model.encode(pairs([6], [1]).source),
     )
     fields = {"setting": "model.max_positions", "value": 6, "mentions": (" 7 subwords",)}

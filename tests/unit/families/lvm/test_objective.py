@@ -2,18 +2,19 @@ from __future__ import annotations
 
 import functools
 import math
-import types
 
 import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import context, gradients, lvm, one, padded, pairs
+from miniatures import context, decode, gradients, lvm, one, padded, pairs
 from torch.distributions import Normal, kl_divergence
 
-from workflow_src.families.lvm.objective import budget, elbo_loss, evidence_lower_bound, length_loss
+from workflow_src.families.lvm.objective import elbo_loss
+from workflow_src.losses.common import budget, length_loss
 from workflow_src.losses.draws import normal, sentence_keys
+from workflow_src.losses.latents import evidence_lower_bound
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import EOS, Batch
 
@@ -43,7 +44,7 @@ def sentence_terms(model, single: Batch, noise, smoothing: float, end: bool = Fa
     memory, mask = model.encode(single.source), torch.ones_like(target, dtype=torch.bool)
     q = Normal(*model.posterior(memory, target, mask))
     p = Normal(*model.prior(memory, mask))
-    logits = model.decode(memory, q.mean + q.stddev * noise, mask)[0]
+    logits = decode(model, memory, q.mean + q.stddev * noise, mask)[0]
     smooth = F.cross_entropy(logits, target[0], label_smoothing=smoothing, reduction="sum")
     plain = F.cross_entropy(logits, target[0], reduction="sum")
     difference = single.target.size(1) - (single.source.size(1) - 1)
@@ -107,7 +108,7 @@ def test_the_length_loss_trains_encoder_and_embeddings(model, batch):
 def test_exact_lengths_are_counted(model):
     # Sources longer than the largest difference, so that no predicted length was raised to 1.
     sources = [6, 9, 7]
-    lengths = model.predict_lengths(model.encode(pairs(sources, [1, 1, 1]).source)).tolist()
+    lengths = model.length.predict(model.encode(pairs(sources, [1, 1, 1]).source)).tolist()
     shares = []
     for change in (0, 1):
         data = pairs(sources, [lengths[0], lengths[1] + 9, lengths[2] + change])
@@ -199,7 +200,7 @@ def test_progress_reaches_the_objective(model, batch):
 @pytest.mark.parametrize("samples", [1, 3])
 def test_bound_against_a_naive_computation(batch, samples, end):
     model, keys = lvm(end_symbol=end), torch.arange(3)
-    bound, kl = evidence_lower_bound(model, batch, samples, keys)
+    bound, kl = evidence_lower_bound(model, model.encode(batch.source), batch, samples, keys)
     noises = [normal(keys, (5 + end, 3), stream) for stream in range(samples)]
     for row, length in enumerate(LENGTHS):
         row_noises = [noise[row : row + 1, : length + end].double() for noise in noises]
@@ -215,14 +216,12 @@ class OneLatent:
     """One word with one latent of width 1: p(z) = N(0.3, 1.2²), q(z|y) = N(0.8, 0.5²), logits linear in z."""
 
     slopes = torch.tensor([0.0, 1.5, -2.0], dtype=torch.float64)
-    config = types.SimpleNamespace()
-    extra_positions = 0
 
     def whole_target(self, target):
         return target
 
-    def encode(self, _source):
-        return None
+    def batch_mask(self, batch):
+        return batch.target_mask
 
     def _normal(self, mask, mean, deviation):
         shape = (*mask.shape, 1)
@@ -234,8 +233,8 @@ class OneLatent:
     def posterior(self, _memory, _target, mask):
         return self._normal(mask, 0.8, 0.5)
 
-    def decode(self, _memory, z, _mask):
-        return z * self.slopes
+    def log_likelihood(self, _memory, z, target):
+        return (z * self.slopes).log_softmax(-1).gather(-1, target[..., None])[..., 0].sum(1)
 
 
 def test_bound_and_divergence_from_the_true_posterior_give_the_marginal():
@@ -248,7 +247,7 @@ def test_bound_and_divergence_from_the_true_posterior_give_the_marginal():
     gap = (log_q.exp() * (log_q - (joint - marginal))).sum() * width
     many = 20_000
     batch = Batch(torch.full((many, 1), 2), torch.ones(many, 1, dtype=torch.int64))
-    bound, kl = evidence_lower_bound(model, batch, 2, torch.arange(many))
+    bound, kl = evidence_lower_bound(model, None, batch, 2, torch.arange(many))
     assert gap > 0.05, "a test in which the bound is not tight"
     assert bound.mean().item() == pytest.approx((marginal - gap).item(), abs=0.01)
     assert kl[0].item() == pytest.approx(math.log(1.2 / 0.5) + (0.25 + 0.25) / (2 * 1.44) - 0.5, rel=1e-12)

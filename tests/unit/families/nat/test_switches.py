@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 
@@ -11,13 +12,13 @@ from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src import registry
 from workflow_src.decoding.ctc import collapse
-from workflow_src.decoding.refinement import DeltaStep
+from workflow_src.decoding.refinement import delta_step
 from workflow_src.families.nat import FAMILY, NatConfig, NatObjectiveConfig
 from workflow_src.families.nat.objective import nat_loss
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.common import length_loss
 from workflow_src.losses.draws import normal, sentence_keys
-from workflow_src.nn.layers import Memory, attention_bias
+from workflow_src.nn.layers import attention_bias
 from workflow_src.serving import bundle
 from workflow_src.types import PAD
 
@@ -40,7 +41,7 @@ def test_latents_are_added_before_slots_are_copied_and_before_the_decoder_attend
     z = torch.randn(*memory.states.shape[:2], 8, generator=torch.Generator().manual_seed(1)).double()
     actual, mask = model.hidden(memory, z=z)
     states = memory.states + z @ model.latents.projection.weight.T + model.latents.projection.bias
-    moved = Memory(states, memory.mask, memory.bias)
+    moved = dataclasses.replace(memory, states=states)
     indices, slots = torch.arange(mask.size(1)), model.slots(memory)
     inputs = model.copied(moved, slots, indices) + model.source_embedding.positions[: mask.size(1)]
     expected = model.decoder(inputs, attention_bias(mask), moved)
@@ -118,7 +119,8 @@ def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
     model, pairs = nat(loss=loss, latent="vae", latent_dim=3), batch()
     actual = terms(model, kl_budget=0.0)
     memory = model.encode(pairs.source)
-    (mean_p, scale_p), (mean_q, scale_q) = model.prior(memory), model.posterior(memory, pairs.target)
+    (mean_p, scale_p) = model.prior(memory, memory.mask)
+    (mean_q, scale_q) = model.posterior(memory, pairs.target, memory.mask)
     divergence = torch.distributions.kl_divergence(
         torch.distributions.Normal(mean_q, scale_q), torch.distributions.Normal(mean_p, scale_p)
     ).sum(-1)
@@ -143,7 +145,8 @@ def test_the_budget_is_held_and_falls_to_nothing():
 
 def test_the_posterior_shares_embeddings_alone():
     model, pairs = nat(latent="vae"), batch()
-    mean, _ = model.posterior(model.encode(pairs.source), pairs.target)
+    memory = model.encode(pairs.source)
+    mean, _ = model.posterior(memory, pairs.target, memory.mask)
     grads = torch.autograd.grad(mean.sum(), list(model.parameters()), allow_unused=True)
     names = [name for (name, _), gradient in zip(model.named_parameters(), grads, strict=True) if gradient is not None]
     assert all(name.startswith(("latents.", "source_embedding", "target_embedding")) for name in names)
@@ -151,7 +154,7 @@ def test_the_posterior_shares_embeddings_alone():
     # It reads both sides.
     changed_target = pairs.target.clone()
     changed_target[0, 0] = 3 + (changed_target[0, 0] - 2) % 7
-    moved, _ = model.posterior(model.encode(pairs.source), changed_target)
+    moved, _ = model.posterior(memory, changed_target, memory.mask)
     assert not torch.allclose(moved[0], mean[0], atol=1e-6) and torch.allclose(moved[1:], mean[1:], atol=1e-12)
 
 
@@ -159,17 +162,17 @@ def test_the_posterior_shares_embeddings_alone():
 def test_a_delta_step_is_argmax_collapse_and_posterior_mean(loss):
     model, source = nat(loss=loss, latent="vae", seed=4, upsample=2.0), batch().source
     memory = model.encode(source)
-    z = model.prior(memory)[0] + 0.5
-    actual = DeltaStep(model, memory, memory.mask)(z)
+    z = model.prior(memory, memory.mask)[0] + 0.5
+    actual = delta_step(model, memory, z, memory.mask)
     lengths = set()
     for row in range(4):
         words_of_source = source[row][source[row] != PAD][None]
         memory_of_row = model.encode(words_of_source)
-        logits, mask = model.decode(memory_of_row, z[row : row + 1, : words_of_source.size(1)])
-        path = logits[0].argmax(-1).tolist()
+        hidden, mask = model.hidden(memory_of_row, z=z[row : row + 1, : words_of_source.size(1)])
+        path = model.logits(hidden)[0].argmax(-1).tolist()
         words = collapse(path, model.blank) if loss == "ctc" else [symbol for symbol in path if symbol != model.blank]
         lengths.add(len(words))
-        expected, _ = model.posterior(memory_of_row, torch.tensor([words], dtype=torch.int64))
+        expected, _ = model.posterior(memory_of_row, torch.tensor([words], dtype=torch.int64), memory_of_row.mask)
         assert mask.all() and torch.allclose(actual[row, : words_of_source.size(1)], expected[0], atol=1e-10)
     assert len(lengths) > 1
 

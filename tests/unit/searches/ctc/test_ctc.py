@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import strategies
-from miniatures import nat, tokens, transformer
+from miniatures import ctc_beam, ctc_greedy, nat, tokens, transformer
 from stage_server import python_code
 
 from workflow_src.decoding.ctc import collapse, slot_logits
@@ -23,9 +23,8 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
 from workflow_src.searches.ctc_beam.prefixes import WordScores
-from workflow_src.searches.ctc_beam.search import beam_of, ctc_beam
+from workflow_src.searches.ctc_beam.search import beam_of
 from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_arrays, rows_of_tensors
-from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.types import EOS
 
 SIZE = 7

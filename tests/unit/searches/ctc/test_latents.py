@@ -6,20 +6,16 @@ import math
 
 import pytest
 import torch
-from miniatures import nat, refiner, tokens, transformer, translate_batch
+from miniatures import ctc_beam, ctc_greedy, nat, refiner, searched, tokens, transformer, translate
 
 from workflow_src.decoding.candidates import noise_table
 from workflow_src.decoding.ctc import collapse
-from workflow_src.registry import searches
+from workflow_src.nn.length import LengthChoice
 from workflow_src.searches.argmax import ArgmaxSettings
-from workflow_src.searches.argmax.search import run as argmax
 from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.searches.ctc_beam.prefixes import PrefixBeam
-from workflow_src.searches.ctc_beam.search import ctc_beam
 from workflow_src.searches.ctc_beam.slots import rows_of_arrays
-from workflow_src.searches.ctc_greedy.search import ctc_greedy
 from workflow_src.searches.npd import NpdSettings
-from workflow_src.searches.npd.search import run as npd
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD
 
@@ -42,7 +38,7 @@ def words_of(network, path: list[int]) -> list[int]:
 def candidates(network, row: int, settings) -> dict[tuple[int, ...], float]:
     """Outputs of each draw of one sentence with the mean log-probability of their symbols."""
     memory = network.encode(alone(row))
-    mean, deviation = network.prior(memory)
+    mean, deviation = network.prior(memory, memory.mask)
     noise = noise_table(settings.draws, network.config.max_positions, 3, settings.search_seed)
     scores: dict[tuple[int, ...], float] = {}
     for draw in range(settings.draws):
@@ -59,7 +55,7 @@ def candidates(network, row: int, settings) -> dict[tuple[int, ...], float]:
 def test_noisy_parallel_decoding_is_the_best_of_its_draws(loss, ranked):
     network, settings = model(loss), NpdSettings(draws=6, temperature=2.0)
     rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
-    hypotheses = npd({MODEL: network, "rescorer": rescorer}, SOURCE, settings)
+    hypotheses = searched({MODEL: network, "rescorer": rescorer}, SOURCE, settings)
     counts = []
     for row in range(4):
         scores = candidates(network, row, settings)
@@ -80,7 +76,7 @@ def test_draws_at_no_temperature_are_the_latents_mean():
     network = model()
     greedy = ctc_greedy(network, SOURCE)
     for settings in (NpdSettings(draws=3, temperature=0.0), NpdSettings(draws=1, temperature=0.0)):
-        hypotheses = npd({MODEL: network}, SOURCE, settings)
+        hypotheses = searched({MODEL: network}, SOURCE, settings)
         assert hypotheses.tokens == greedy.tokens and hypotheses.scores == pytest.approx(greedy.scores, abs=1e-9)
     without_draws, with_draws = (CtcBeamSettings(beam=3, draws=draws, temperature=0.0) for draws in (0, 2))
     plain, hypotheses = (ctc_beam(network, SOURCE, settings) for settings in (without_draws, with_draws))
@@ -89,21 +85,15 @@ def test_draws_at_no_temperature_are_the_latents_mean():
 
 def test_neither_batch_nor_padding_changes_a_draw():
     network, networks = model(), transformer(SIZE, SIZE, seed=2)
-    for search, settings in (
-        (npd, NpdSettings(draws=4, temperature=1.5)),
-        (searches_run("ctc-beam"), CtcBeamSettings(beam=2, draws=4, temperature=1.5)),
+    for settings in (
+        NpdSettings(draws=4, temperature=1.5),
+        CtcBeamSettings(beam=2, draws=4, temperature=1.5),
     ):
-        batched = search({MODEL: network, "rescorer": networks}, SOURCE, settings)
+        batched = searched({MODEL: network, "rescorer": networks}, SOURCE, settings)
         for row in range(4):
-            single = search({MODEL: network, "rescorer": networks}, alone(row), settings)
+            single = searched({MODEL: network, "rescorer": networks}, alone(row), settings)
             assert single.tokens[0] == batched.tokens[row]
             assert single.scores[0] == pytest.approx(batched.scores[row], abs=1e-9)
-
-
-def searches_run(name: str):
-    from workflow_src.registry import import_object
-
-    return import_object(searches()[name].run)
 
 
 def test_prefixes_of_several_draws_keep_their_best_score():
@@ -112,7 +102,7 @@ def test_prefixes_of_several_draws_keep_their_best_score():
     noise = noise_table(5, network.config.max_positions, 3, 1)
     for row in range(4):
         memory = network.encode(alone(row))
-        mean, deviation = network.prior(memory)
+        mean, deviation = network.prior(memory, memory.mask)
         best_scores: dict[tuple[int, ...], float] = {}
         for draw in range(5):
             hidden, mask = network.hidden(memory, z=mean + 2.0 * deviation * noise[draw, : mean.size(1)])
@@ -130,7 +120,7 @@ def test_prefixes_of_several_draws_keep_their_best_score():
 def test_argmax_is_the_best_of_its_lengths(loss, ranked):
     network = nat(SIZE, SIZE, loss=loss, max_length_difference=4, seed=6)
     rescorer = transformer(SIZE, SIZE, seed=2) if ranked else None
-    hypotheses = argmax({MODEL: network, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
+    hypotheses = searched({MODEL: network, "rescorer": rescorer}, SOURCE, ArgmaxSettings(lengths=4))
     for row in range(4):
         memory = network.encode(alone(row))
         best_scores: dict[tuple[int, ...], float] = {}
@@ -154,15 +144,14 @@ def test_argmax_is_the_best_of_its_lengths(loss, ranked):
 
 def test_one_length_is_the_predicted_one():
     network = nat(SIZE, SIZE, loss="ce", max_length_difference=4, seed=6)
-    hypotheses = argmax({MODEL: network}, SOURCE, ArgmaxSettings())
+    hypotheses = searched({MODEL: network}, SOURCE, ArgmaxSettings())
     lengths = network.length.predict(network.encode(SOURCE)).tolist()
     assert [len(row) for row in hypotheses.tokens] == lengths
     for settings in ({"lengthening": 1.0}, {"length_quantile": 0.8}):
-        longer = argmax({MODEL: network}, SOURCE, ArgmaxSettings(**settings))
-        arguments = {"quantile" if name == "length_quantile" else name: value for name, value in settings.items()}
-        assert [len(row) for row in longer.tokens] == network.length.predict(
-            network.encode(SOURCE), **arguments
-        ).tolist()
+        longer = searched({MODEL: network}, SOURCE, ArgmaxSettings(**settings))
+        choice = LengthChoice(settings.get("length_quantile"), settings.get("lengthening", 0.0))
+        lengths = network.length.predict(network.encode(SOURCE), choice)
+        assert [len(row) for row in longer.tokens] == lengths.tolist()
     with pytest.raises(ValueError, match="length_quantile"):
         ArgmaxSettings(lengths=2, length_quantile=0.6)
 
@@ -172,20 +161,19 @@ def test_latents_of_source_positions_are_refined_sentence_by_sentence(search):
     latent_model, network = model(seed=5), refiner("score", seed=3)
     refiners = {"refiner": network} if search == "score" else {}
     steps = 0 if search == "prior-mean" else 3
-    hypotheses = translate_batch(latent_model, SOURCE, search, steps, trace=True, **refiners)
+    hypotheses = translate(latent_model, SOURCE, search, steps, trace=True, **refiners)
     assert len(hypotheses.traces) == steps + 1 and hypotheses.traces[-1] == hypotheses.tokens
     assert hypotheses.traces[0] == ctc_greedy(latent_model, SOURCE).tokens
     for row in range(4):
         memory = latent_model.encode(alone(row))
-        z = latent_model.prior(memory)[0]
+        z = latent_model.prior(memory, memory.mask)[0]
         for _ in range(steps):
             if search == "score":
                 z = z + network.direction(memory, z, memory.mask)
             else:
                 path = latent_model.logits(latent_model.hidden(memory, z=z)[0])[0].argmax(-1).tolist()
-                z = latent_model.posterior(
-                    memory, torch.tensor([collapse(path, latent_model.blank)], dtype=torch.int64)
-                )[0]
+                words = torch.tensor([collapse(path, latent_model.blank)], dtype=torch.int64)
+                z = latent_model.posterior(memory, words, memory.mask)[0]
         scores = latent_model.logits(latent_model.hidden(memory, z=z)[0])[0].log_softmax(-1)
         assert hypotheses.tokens[row] == collapse(scores.argmax(-1).tolist(), latent_model.blank)
         assert hypotheses.scores[row] == pytest.approx(scores.amax(-1).mean().item(), abs=1e-9)
@@ -195,7 +183,7 @@ def test_a_sentence_that_stops_leaves_the_others_as_they_are():
     """Also where it was the longest: source states keep the width of the batch."""
     network = model(seed=5)
     for threshold in (1e-3, 1e-1, 1.0):
-        hypotheses = translate_batch(network, SOURCE, "delta", 6, stop_threshold=threshold)
+        hypotheses = translate(network, SOURCE, "delta", 6, stop_threshold=threshold)
         for row in range(4):
-            single = translate_batch(network, alone(row), "delta", 6, stop_threshold=threshold)
+            single = translate(network, alone(row), "delta", 6, stop_threshold=threshold)
             assert (hypotheses.tokens[row], hypotheses.steps[row]) == (single.tokens[0], single.steps[0])

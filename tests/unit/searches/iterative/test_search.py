@@ -6,13 +6,11 @@ import itertools
 
 import pytest
 import torch
-from miniatures import inat, tokens, transformer
+from miniatures import inat, searched, tokens, transformer
 
 from workflow_src.decoding.ranking import rescored
 from workflow_src.searches.argmax import ArgmaxSettings
-from workflow_src.searches.argmax.search import run as argmax
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
-from workflow_src.searches.iterative_refinement.search import run
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, PAD
 
@@ -25,7 +23,7 @@ def search(model, source=SOURCE, trace=False, scored=True, rescorer=None, **sett
     networks = {MODEL: model} | ({"rescorer": rescorer} if rescorer else {})
     if rescorer:
         settings["rescorer"] = "teacher"
-    return run(networks, source, IterativeRefinementSettings(**settings), scored, trace)
+    return searched(networks, source, IterativeRefinementSettings(**settings), scored, trace)
 
 
 @torch.no_grad()
@@ -70,7 +68,7 @@ def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
 
 
 def test_one_pass_is_the_first_decoder_alone(model):
-    hypotheses, expected = search(model, passes=1), argmax({MODEL: model}, SOURCE, ArgmaxSettings())
+    hypotheses, expected = search(model, passes=1), searched({MODEL: model}, SOURCE, ArgmaxSettings())
     assert hypotheses.tokens == expected.tokens and hypotheses.scores == expected.scores
     # Which the second decoder has no part in.
     changed = inat(seed=4)

@@ -5,14 +5,15 @@ import math
 
 import pytest
 import torch
-from miniatures import ending, lvm, one, padded, pairs, refiner, step_maker, transformer, translate_batch
+from miniatures import decode, ending, lvm, one, padded, pairs, refiner, searched, transformer, translate
 
-from workflow_src.decoding.latent import length_mask
-from workflow_src.decoding.refinement import DeltaStep
-from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
+from workflow_src.decoding.widths import length_mask
+from workflow_src.nn.models import Refiner
+from workflow_src.searches.latent_search import LatentSearchSettings
+from workflow_src.searches.latent_search.search import prior_noise
 from workflow_src.types import EOS
 
-PLAN = Candidates(lengths=3, samples=2, seed=7)
+PLAN = {"lengths": 3, "samples": 2, "search_seed": 7}
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,15 @@ def network(search: str):
     return refiner(search) if search in ("score", "energy") else None
 
 
-def run(model, source, search, steps, plan=PLAN, **options):
-    return latent_search(model, source, step_maker(model, search, 1.0, network(search)), steps, plan, **options)
+def run(model, source, search, steps, plan=PLAN, rescorer=None, scored=True):
+    settings = LatentSearchSettings(
+        **plan,
+        steps=steps,
+        refinement=None if search == "prior-mean" else search,
+        rescorer="teacher" if rescorer is not None else None,
+    )
+    networks = {"model": model, "refiner": network(search), "rescorer": rescorer}
+    return searched({role: it for role, it in networks.items() if it is not None}, source, settings, scored)
 
 
 def by_hand_lengths(model, memory, source_length):
@@ -53,25 +61,27 @@ def by_hand_lengths(model, memory, source_length):
 def by_hand(model, source, search, steps, plan, teacher=None):
     """One sentence, one candidate at a time, by the algorithm as written; (tokens, score) of all in order."""
     memory = model.encode(source)
-    lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan.lengths]
+    lengths = by_hand_lengths(model, memory, source.size(1) - 1)[: plan["lengths"]]
     # One latent more where targets have an end symbol, which is the first that may be put out.
     end = model.config.end_symbol
     first_symbol = EOS if end else EOS + 1
-    noise = prior_noise(source[0].tolist(), plan.count, max(lengths) + end, model.config.latent_dim, plan.seed)
+    count, width = plan["lengths"] * plan["samples"], model.config.latent_dim
+    noise = prior_noise(source[0].tolist(), count, max(lengths) + end, width, plan["search_seed"])
     candidates = []
-    for rank, sample in itertools.product(range(plan.lengths), range(plan.samples)):
+    for rank, sample in itertools.product(range(plan["lengths"]), range(plan["samples"])):
         mask = torch.ones(1, lengths[rank] + end, dtype=torch.bool)
         mean, deviation = model.prior(memory, mask)
-        z = mean + deviation * noise[rank * plan.samples + sample, : lengths[rank] + end]
-        if plan.mean_first and sample == 0:
+        z = mean + deviation * noise[rank * plan["samples"] + sample, : lengths[rank] + end]
+        if plan.get("mean_first") and sample == 0:
             z = mean
         for _ in range(steps):
             if search == "delta":
-                z = DeltaStep(model, memory, mask)(z)
+                words = decode(model, memory, z, mask)[..., first_symbol:].argmax(-1) + first_symbol
+                z = model.posterior(memory, words, mask)[0]
             elif search in ("score", "energy"):
                 z = z + network(search).direction(memory, z, mask)
-        scores = model.decode(memory, z, mask)[0].log_softmax(-1)
-        best = scores[:, first_symbol:].max(-1)
+        scores = decode(model, memory, z, mask)[0, :, first_symbol:].log_softmax(-1)
+        best = scores.max(-1)
         tokens = [token for token in (best.indices + first_symbol).tolist() if token != EOS]
         score = float(best.values.mean())
         if teacher is not None:
@@ -91,7 +101,7 @@ def by_hand(model, source, search, steps, plan, teacher=None):
 @pytest.mark.parametrize("ranked_by_teacher", [False, True])
 @pytest.mark.parametrize("mean_first", [False, True])
 def test_the_winner_is_the_best_of_all_candidates(model, teacher, batch, search, steps, ranked_by_teacher, mean_first):
-    plan = Candidates(lengths=3, samples=2, seed=7, mean_first=mean_first)
+    plan = {"lengths": 3, "samples": 2, "search_seed": 7, "mean_first": mean_first}
     rescorer = teacher if ranked_by_teacher else None
     batched = run(model, batch.source, search, steps, plan, rescorer=rescorer)
     for row in range(4):
@@ -109,7 +119,7 @@ def test_candidates_with_end_symbols_are_ranked_and_distinguished_without_them(
     teacher, batch, search, steps, ranked_by_teacher
 ):
     """Candidates may become equal, also of different lengths, or empty when their end symbols are dropped."""
-    model, plan = ending(), Candidates(lengths=4, samples=4, seed=7)
+    model, plan = ending(), {"lengths": 4, "samples": 4, "search_seed": 7}
     rescorer = teacher if ranked_by_teacher else None
     batched = run(model, batch.source, search, steps, plan, rescorer=rescorer)
     wider = run(model, padded(batch).source, search, steps, plan, rescorer=rescorer)
@@ -151,8 +161,9 @@ def test_lengthening_makes_all_candidates_longer(batch):
     model = lvm()
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
-    predicted = model.predict_lengths(model.encode(batch.source))
-    hypotheses = run(model, batch.source, "delta", 1, Candidates(lengths=1, samples=2, seed=7, lengthening=0.4))
+    predicted = model.length.predict(model.encode(batch.source))
+    plan = {"lengths": 1, "samples": 2, "search_seed": 7, "lengthening": 0.4}
+    hypotheses = run(model, batch.source, "delta", 1, plan)
     assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 1, 3, 1])).tolist()
 
 
@@ -170,7 +181,7 @@ def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
 
 def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
     expected = run(model, batch.source, "delta", 1, rescorer=teacher)
-    monkeypatch.setattr("workflow_src.searches.latent_search.search.ROWS", 5)
+    monkeypatch.setattr("workflow_src.decoding.search.ROWS", 5)
     chunked = run(model, batch.source, "delta", 1, rescorer=teacher)
     assert chunked.tokens == expected.tokens
     assert chunked.scores == pytest.approx(expected.scores, abs=1e-12)
@@ -179,14 +190,15 @@ def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, m
 def test_the_seed_decides_the_samples(model, batch):
     first = run(model, batch.source, "prior-mean", 0)
     assert run(model, batch.source, "prior-mean", 0).tokens == first.tokens
-    other_scores = [run(model, batch.source, "prior-mean", 0, Candidates(3, 2, seed)).scores for seed in range(8, 12)]
+    plans = [PLAN | {"search_seed": seed} for seed in range(8, 12)]
+    other_scores = [run(model, batch.source, "prior-mean", 0, plan).scores for plan in plans]
     assert any(scores != first.scores for scores in other_scores)
 
 
 def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
-    plan = Candidates(lengths=1, samples=1, mean_first=True)
+    plan = {"lengths": 1, "samples": 1, "mean_first": True}
     for search, steps in (("prior-mean", 0), ("delta", 2), ("score", 2)):
-        plain = translate_batch(model, batch.source, search, steps, refiner=network(search))
+        plain = translate(model, batch.source, search, steps, refiner=network(search))
         hypotheses = run(model, batch.source, search, steps, plan)
         assert hypotheses.tokens == plain.tokens
         assert hypotheses.scores == pytest.approx(plain.scores, abs=1e-12)
@@ -195,7 +207,7 @@ def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
 def test_the_most_probable_length_comes_first(model, batch):
     memory = model.encode(batch.source)
     lengths = model.length.likely(memory, 4)
-    assert lengths[:, 0].tolist() == model.predict_lengths(memory).tolist()
+    assert lengths[:, 0].tolist() == model.length.predict(memory).tolist()
     assert (lengths >= 1).all()
 
 
@@ -213,14 +225,14 @@ def test_candidates_leave_the_rescorer_room_for_its_end_symbol(model):
     """The longest source a bundle takes: predicted lengths reach all positions, which the end symbol must share."""
     longest = model.config.max_positions - 1
     source = pairs([longest], [3]).source
-    hypotheses = run(model, source, "delta", 0, Candidates(lengths=5, samples=1, seed=7), rescorer=transformer())
+    hypotheses = run(model, source, "delta", 0, {"lengths": 5, "samples": 1, "search_seed": 7}, rescorer=transformer())
     assert 1 <= len(hypotheses.tokens[0]) <= transformer().config.max_positions - 1
     # A model with end symbols may put out a word more than the length.
     model = ending()
     with torch.no_grad():
         model.length.outer.bias[-1] += 100
         model.output_bias[EOS] -= 1000
-    hypotheses = run(model, source, "delta", 0, Candidates(lengths=1, samples=1, seed=7), rescorer=transformer())
+    hypotheses = run(model, source, "delta", 0, {"lengths": 1, "samples": 1, "search_seed": 7}, rescorer=transformer())
     assert len(hypotheses.tokens[0]) == transformer().config.max_positions - 1
 
 
@@ -235,13 +247,15 @@ def test_noise_is_standard_normal_and_follows_from_the_sentence_and_the_seed():
     assert abs(float((drawn[0] * drawn[1]).mean())) < 0.2
 
 
-class Contraction:
+class Contraction(Refiner):
     """A field that moves every sentence towards 0 by the same factor a step."""
 
     def __init__(self, rate):
+        super().__init__()
         self.rate = rate
 
-    def direction(self, _memory, z, _target_mask):
+    def direction(self, _memory, z, _mask, differentiable=False):
+        del differentiable
         return -self.rate * z
 
 
@@ -249,28 +263,26 @@ class Contraction:
 def test_sentences_stop_when_their_step_is_short(model, batch, threshold):
     """With z' = (1 - r) z the length of step k is (1 - r)^(k-1) r mean|z0|: the number of steps has a closed form."""
     rate, most = 0.5, 12
-    hypotheses = translate_batch(
+    hypotheses = translate(
         model, batch.source, "score", most, refiner=Contraction(rate), trace=True, stop_threshold=threshold
     )
     memory = model.encode(batch.source)
-    mask = length_mask(model.predict_lengths(memory))
+    mask = length_mask(model.length.predict(memory))
     with torch.no_grad():
         start = (model.prior(memory, mask)[0].norm(dim=-1) * mask).sum(1) / mask.sum(1)
     for row in range(4):
         lengths = [float(start[row]) * rate * (1 - rate) ** step for step in range(most)]
         short = [step + 1 for step, value in enumerate(lengths) if value < threshold]
         assert hypotheses.steps[row] == (short[0] if short else most)
-        plain = translate_batch(
-            model, one(batch, row).source, "score", hypotheses.steps[row], refiner=Contraction(rate)
-        )
+        plain = translate(model, one(batch, row).source, "score", hypotheses.steps[row], refiner=Contraction(rate))
         assert plain.tokens[0] == hypotheses.tokens[row]
         assert plain.scores[0] == pytest.approx(hypotheses.scores[row], abs=1e-12)
 
 
 @pytest.mark.parametrize("search", ["delta", "score", "energy"])
 def test_a_threshold_that_nothing_reaches_changes_nothing(model, batch, search):
-    plain = translate_batch(model, batch.source, search, 3, refiner=network(search), trace=True)
-    never = translate_batch(model, batch.source, search, 3, refiner=network(search), trace=True, stop_threshold=1e-300)
+    plain = translate(model, batch.source, search, 3, refiner=network(search), trace=True)
+    never = translate(model, batch.source, search, 3, refiner=network(search), trace=True, stop_threshold=1e-300)
     if search != "delta":  # delta may stand still exactly
         assert never.steps == [3] * 4
     assert never.tokens == plain.tokens
@@ -279,8 +291,8 @@ def test_a_threshold_that_nothing_reaches_changes_nothing(model, batch, search):
 
 def test_delta_that_stands_still_stops(model, batch):
     """Once the words repeat, a delta step has no length: the step after the repeated words shows it."""
-    hypotheses = translate_batch(model, batch.source, "delta", 20, stop_threshold=1e-9)
-    plain = translate_batch(model, batch.source, "delta", 20, trace=True)
+    hypotheses = translate(model, batch.source, "delta", 20, stop_threshold=1e-9)
+    plain = translate(model, batch.source, "delta", 20, trace=True)
     assert hypotheses.tokens == plain.tokens
     assert min(hypotheses.steps) < 20
     for row, steps in enumerate(hypotheses.steps):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lanmt, one, padded, pairs, refiner, step_maker, transformer
+from miniatures import lanmt, one, padded, pairs, refiner, search, searched, transformer
 
 from workflow_src.decoding.candidates import noise_table
-from workflow_src.registry import import_object, searches
-from workflow_src.searches.latent_search.search import Candidates, latent_search, prior_noise
+from workflow_src.registry import searches
+from workflow_src.searches.latent_search import LatentSearchSettings
+from workflow_src.searches.latent_search.search import prior_noise
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
-PLAN = Candidates(lengths=3, samples=2, seed=7, lengthening=0.2)
+PLAN = LatentSearchSettings(lengths=3, samples=2, search_seed=7, lengthening=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +37,16 @@ def best_words(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
 
 
 @torch.no_grad()
-def by_hand(model, source, make_step, steps, plan, teacher=None):
+def by_hand(model, source, step, steps, plan, teacher=None):
     memory, words = model.encode(source), source.size(1) - 1
-    mean, deviation = model.prior(memory)
-    noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.seed)
+    mean, deviation = model.prior(memory, memory.mask)
+    noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.search_seed)
     by_output = {}
     for sample in range(plan.samples):
         first = plan.mean_first and sample == 0
         z = mean + deviation * (0 if first else noise[sample][None])
         for _ in range(steps):
-            z = make_step(memory, memory.mask)(z)
+            z = step(memory, z, memory.mask)
         scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
         lengths = {}
         for place, value in enumerate(scores.tolist()):
@@ -61,19 +62,24 @@ def by_hand(model, source, make_step, steps, plan, teacher=None):
     return list(best), by_output[best], len(by_output)
 
 
-@pytest.mark.parametrize("search, steps", [("delta", 0), ("delta", 2), ("score", 1)])
+@pytest.mark.parametrize("name, steps", [("delta", 0), ("delta", 2), ("score", 1)])
 @pytest.mark.parametrize("rescored", [False, True])
-def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, search, steps, rescored):
+def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, name, steps, rescored):
     teacher = transformer() if rescored else None
-    for plan in (PLAN, Candidates(lengths=2, samples=3, seed=1, mean_first=True)):
-        network = refiner("score") if search == "score" else None
-        make_step = step_maker(model, search, 1.0, network)
-        hypotheses = latent_search(model, batch.source, make_step, steps, plan, teacher)
-        wider = latent_search(model, padded(batch).source, make_step, steps, plan, teacher)
+    for plan in (PLAN, LatentSearchSettings(lengths=2, samples=3, search_seed=1, mean_first=True)):
+        network = refiner("score") if name == "score" else None
+        # Steps have lengths of their own, by the settings of the search.
+        step = search(name, model, 1.0, network, steps=steps, lengthening=plan.lengthening).moved
+        networks = {"model": model, "refiner": network, "rescorer": teacher}
+        networks = {role: it for role, it in networks.items() if it is not None}
+        named = {"steps": steps, "refinement": name, "rescorer": "teacher" if rescored else None}
+        settings = plan.model_copy(update=named)
+        hypotheses = searched(networks, batch.source, settings)
+        wider = searched(networks, padded(batch).source, settings)
         assert hypotheses.tokens == wider.tokens and hypotheses.steps == [steps] * 4
         for row in range(4):
             source = one(batch, row).source
-            tokens, score, count = by_hand(model, source, make_step, steps, plan, teacher)
+            tokens, score, count = by_hand(model, source, step, steps, plan, teacher)
             assert hypotheses.tokens[row] == tokens and hypotheses.candidates[row] == count
             assert hypotheses.scores[row] == pytest.approx(score, abs=1e-10)
 
@@ -81,17 +87,16 @@ def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, search, ste
 def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
     npd = searches()["npd"]
     settings = npd.settings(draws=4, temperature=2.0, search_seed=5)
-    run = import_object(npd.run)
-    hypotheses = run({MODEL: model}, batch.source, settings)
-    assert run({MODEL: model}, padded(batch).source, settings).tokens == hypotheses.tokens
+    hypotheses = searched({MODEL: model}, batch.source, settings)
+    assert searched({MODEL: model}, padded(batch).source, settings).tokens == hypotheses.tokens
     table, lengths = noise_table(4, 64, 3, 5), set()
     for row in range(4):
         memory = model.encode(one(batch, row).source)
-        mean, deviation = model.prior(memory)
+        mean, deviation = model.prior(memory, memory.mask)
         tried = []
         for draw in range(4):
             z = mean + 2.0 * deviation * table[draw, : mean.size(1)]
-            length = int(model.predict_lengths(memory, z))
+            length = int(model.length.predict(memory, z))
             lengths.add((row, length))
             tried.append(best_words(model, memory, z, length))
         tokens, score = max(tried, key=lambda pair: pair[1])

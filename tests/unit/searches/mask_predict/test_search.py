@@ -8,14 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from miniatures import cmlm, one, padded, pairs, transformer
+from miniatures import cmlm, one, padded, pairs, searched, transformer
 
-from workflow_src.decoding.masked import least_confident, mask_predict, masked_again
+from workflow_src.decoding import search as module
 from workflow_src.searches.argmax import ArgmaxSettings
-from workflow_src.searches.argmax.search import run as argmax
 from workflow_src.searches.mask_predict import MaskPredictSettings
-from workflow_src.searches.mask_predict import search as module
-from workflow_src.searches.mask_predict.search import run
+from workflow_src.searches.mask_predict.search import least_confident, masked_again
 
 MASK = 10
 BATCH = pairs([4, 1, 6, 9, 3], [1] * 5)
@@ -23,7 +21,7 @@ MODEL = cmlm(seed=4)
 
 
 def search(model=MODEL, source=BATCH.source, trace=False, **fields):
-    return run({"model": model}, source, MaskPredictSettings(**fields), trace=trace)
+    return searched({"model": model}, source, MaskPredictSettings(**fields), trace=trace)
 
 
 @torch.no_grad()
@@ -34,7 +32,8 @@ def by_hand(model, source, length: int, iterations: int, until: int = 100) -> tu
         count = length if t == 0 else math.floor(length * (iterations - t) / iterations)
         worst = sorted(range(length), key=lambda place: (chances[place], place))[:count] if t else range(length)
         masked = torch.tensor([[MASK if place in worst else word for place, word in enumerate(words)]])
-        logits = model.scores(model.states(memory, masked, masked != 0))[0, :, 3:MASK].log_softmax(-1)
+        states = model.states(memory, masked, masked != 0)[0]
+        logits = (states @ model.target_embedding.weight.T + model.output_bias)[:, 3:MASK].log_softmax(-1)
         for place in worst:
             words[place], chances[place] = int(logits[place].argmax()) + 3, float(logits[place].max())
     return words, chances
@@ -90,34 +89,22 @@ def test_a_larger_length_penalty_prefers_longer_outputs_and_scores_are_the_formu
     [{}, {"lengthening": 0.5}, {"length_quantile": 0.8}, {"lengths": 4}, {"lengths": 4, "length_penalty": 2.0}],
 )
 def test_one_iteration_is_one_argmax(fields):
-    expected = argmax({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
+    expected = searched({"model": MODEL}, BATCH.source, ArgmaxSettings(**fields))
     renamed = {"length_beam": fields.get("lengths", 1)} | {n: v for n, v in fields.items() if n != "lengths"}
     once = search(iterations=1, **renamed)
     assert once.tokens == expected.tokens and once.scores == pytest.approx(expected.scores, abs=1e-12)
     assert once.candidates == expected.candidates
 
 
-@pytest.mark.parametrize("iterations", [1, 4])
-def test_a_length_beam_of_one_is_the_plain_search(iterations):
-    with torch.no_grad():
-        memory = MODEL.encode(BATCH.source)
-        lengths = MODEL.length.predict(memory)
-        words, chances, mask = mask_predict(MODEL, memory, lengths, iterations)
-    narrow = search(iterations=iterations, length_beam=1)
-    assert narrow.tokens == [row[:n] for row, n in zip(words.tolist(), lengths.tolist(), strict=True)]
-    assert narrow.scores == pytest.approx(((chances * mask).sum(1) / lengths).tolist(), abs=1e-12)
-    assert narrow.candidates == [1] * 5
-
-
 def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_loop_by_hand():
     with torch.no_grad():
         predicted = MODEL.length.predict(MODEL.encode(BATCH.source))
-    settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
+    settings = MaskPredictSettings(iterations=3, length_beam=1)
     plain = search(iterations=3, length_beam=1)
-    at_predicted = module.at_lengths({"model": MODEL}, BATCH.source, settings, predicted)
+    at_predicted = searched({"model": MODEL}, BATCH.source, settings, lengths=predicted)
     assert at_predicted.tokens == plain.tokens and at_predicted.scores == pytest.approx(plain.scores, abs=1e-12)
     lengths = [2, 5, 1, 7, 4]
-    at_others = module.at_lengths({"model": MODEL}, BATCH.source, settings, torch.tensor(lengths))
+    at_others = searched({"model": MODEL}, BATCH.source, settings, lengths=torch.tensor(lengths))
     for row, length in enumerate(lengths):
         assert at_others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
 
@@ -149,7 +136,7 @@ class Scripted:
 
     def __init__(self, table: list[list[tuple[int, float]]]):
         self.table, self.inputs = table, []
-        self.length = SimpleNamespace(predict=lambda _memory, _quantile, _lengthening: torch.tensor([len(table[0])]))
+        self.length = SimpleNamespace(predict=lambda _memory, _choice: torch.tensor([len(table[0])]))
 
     def encode(self, _source):
         return None
@@ -244,7 +231,7 @@ def test_of_equal_chances_the_first_are_masked_and_padding_never_is():
 def test_a_rescorer_decides_among_lengths():
     teacher = transformer(13, 10, seed=2)
     settings = MaskPredictSettings(iterations=3, length_beam=4, rescorer="teacher")
-    ranked = run({"model": MODEL, "rescorer": teacher}, BATCH.source, settings)
+    ranked = searched({"model": MODEL, "rescorer": teacher}, BATCH.source, settings)
     for row in range(5):
         source = one(BATCH, row).source
         scores = {}

@@ -20,15 +20,16 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.decoding.latent import on_source
 from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import LatentModel
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, EncoderOutput, LatentLengthModel, LatentModel, Networks, wide
+from workflow_src.types import EOS, Batch, Networks
 
 Output = Sequence[int]
 
@@ -59,7 +60,7 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
 
 @torch.no_grad()
 def bounds(
-    model: LatentModel | LatentLengthModel,
+    model: LatentModel,
     source: Output,
     outputs: Sequence[Output],
     settings: ConvergenceSettings,
@@ -81,30 +82,20 @@ def bounds(
 
 
 def _bound(
-    model: LatentModel | LatentLengthModel,
-    memory: EncoderOutput,
+    model: LatentModel,
+    memory: Memory,
     target: Tensor,
     samples: int,
     generator: torch.Generator,
 ) -> float:
     """The bound of target (1, T), not padded."""
-    if on_source(model):
-        prior, posterior = model.prior(memory), model.posterior(memory, target)
-    else:
-        target = model.whole_target(target)
-        mask = torch.ones_like(target, dtype=torch.bool)
-        prior, posterior = model.prior(memory, mask), model.posterior(memory, target, mask)
-    mean, deviation = posterior
-    kl = float(gaussian_kl(mean, deviation, *prior).double().sum())
+    mask = model.batch_mask(Batch(memory.tokens, target))
+    mean, deviation = model.posterior(memory, model.whole_target(target), mask)
+    kl = float(gaussian_kl(mean, deviation, *model.prior(memory, mask)).double().sum())
     noise = torch.randn((samples, *mean.shape[1:]), generator=generator).to(mean)
     z = mean + deviation * noise
     rows = torch.zeros(samples, dtype=torch.int64, device=target.device)
-    memory, target = memory.select(rows), target.expand(samples, -1)
-    if on_source(model):
-        likelihood = model.log_likelihood(memory, z, target)
-    else:
-        scores = wide(model.decode(memory, z, mask.expand(samples, -1))).log_softmax(-1)
-        likelihood = scores.gather(-1, target[..., None])[..., 0].sum(1)
+    likelihood = model.log_likelihood(memory.select(rows), z, target.expand(samples, -1))
     return float(likelihood.double().mean()) - kl
 
 

@@ -16,12 +16,12 @@ from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
 from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
-from workflow_src.evaluation.analyses.networks import procedure, translate_with
+from workflow_src.evaluation.analyses.networks import at_lengths, translate_with
 from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
+from workflow_src.nn.models import Scorer
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import parse
-from workflow_src.types import Rescorer
 
 
 def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def translate_at_lengths(
     Lengths are at least 1, as in training, and at most the longest that the model's length head knows. An empty source
     gives an empty output.
     """
-    search = procedure(translator, parse(Decode, settings).values)
+    search = at_lengths(translator, parse(Decode, settings).values)
     numbers = [number for number, source in enumerate(sources) if source]
     lengths = [max(1, min(len(targets[number]), search.model.length.longest)) for number in numbers]
     tokens = translate_with(search, [sources[number] for number in numbers], lengths, batch, translator.runtime.device)
@@ -89,7 +89,7 @@ def translate_at_lengths(
 
 @torch.no_grad()
 def energies(
-    scorer: Rescorer, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int, device: Any
+    scorer: Scorer, sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int, device: Any
 ) -> list[float | None]:
     """-log p(y|x) in nats of an output for each source (subword ids without end symbols), ends counted.
 

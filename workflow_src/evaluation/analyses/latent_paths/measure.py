@@ -21,17 +21,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import listed, outputs, posterior_of, prior_of
-from workflow_src.decoding.refinement import StepMaker
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.refinement import Refinement
 from workflow_src.evaluation.analyses.content import inspected_steps
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings
-from workflow_src.evaluation.analyses.networks import entry_settings, paired_batches, positions
+from workflow_src.evaluation.analyses.networks import entry_settings, paired_batches, refinement
 from workflow_src.jobs import log
 from workflow_src.losses.score_matching import cosine
-from workflow_src.registry import step_maker
-from workflow_src.spec import MODEL
-from workflow_src.types import LatentModel, Networks, SourceLatentModel
+from workflow_src.nn.models import LatentModel
+from workflow_src.types import Batch
 
 # Steps with a smaller mean length are rounding, without a meaningful direction.
 STILL = 1e-5
@@ -42,11 +41,9 @@ def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
     curves = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, steps[-1])
-        networks: Networks = translator.networks(search)
         subwords = translator.subwords
         paths = follow(
-            networks[MODEL],
-            step_maker(networks, search),
+            refinement(translator, search),
             subwords.encode_source(sentences.sources),
             subwords.encode_target(sentences.targets, sentences.sources),
             steps[-1],
@@ -85,8 +82,7 @@ class Place:
 
 @torch.no_grad()
 def follow(
-    model: LatentModel | SourceLatentModel,
-    make_step: StepMaker,
+    search: Refinement,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     steps: int,
@@ -94,38 +90,36 @@ def follow(
     device: torch.device,
 ) -> list[list[Place]]:
     """paths[sentence][L] for L = 0 … `steps`, of the pairs of `paired_batches`, the targets being the references."""
-    compute = functools.partial(followed, model, make_step, steps)
-    return paired_batches(model, compute, sources, targets, batch, device)
+    compute = functools.partial(followed, search, steps)
+    return paired_batches(search.model, compute, sources, targets, batch, device)
 
 
 @torch.no_grad()
-def followed(
-    model: LatentModel | SourceLatentModel, make_step: StepMaker, steps: int, source: Tensor, target: Tensor
-) -> list[list[Place]]:
+def followed(search: Refinement, steps: int, source: Tensor, target: Tensor) -> list[list[Place]]:
     """`follow` of one batch: source (B, S) with end symbols and target (B, T) without, both padded."""
-    memory = model.encode(source)
-    target, mask = positions(model, memory, target)
-    prior, step = prior_of(model, memory, mask), make_step(memory, mask)
-    reference, _ = posterior_of(model, memory, target, mask)
-    z = start = prior[0]
+    model: LatentModel = search.model
+    memory, mask = model.encode(source), model.batch_mask(Batch(source, target))
+    mean, deviation = model.prior(memory, mask)
+    reference, _ = model.posterior(memory, model.whole_target(target), mask)
+    z = mean
     columns, before = [], None
     for number in range(steps + 1):
-        tokens, _ = outputs(model, memory, z, mask, scored=False)
+        outputs, _ = model.read(memory, z, mask)
         # Its mean is also where a delta step from z leads.
-        posterior = posterior_of(model, memory, tokens, mask)
-        now = _State(z, posterior[0], listed(tokens))
+        posterior = model.posterior(memory, outputs, mask)
+        now = _State(z, posterior[0], unpadded(outputs))
         columns.append(
             {
-                "from_start": _distance(z, start, mask).tolist(),
+                "from_start": _distance(z, mean, mask).tolist(),
                 "from_reference": _distance(z, reference, mask).tolist(),
-                "log_prior": log_density(z, *prior, mask).tolist(),
+                "log_prior": log_density(z, mean, deviation, mask).tolist(),
                 "log_posterior": log_density(z, *posterior, mask).tolist(),
                 **_step_figures(before, now, mask),
             }
         )
         before = now
         if number < steps:
-            z = step(z)
+            z = search.moved(memory, z, mask)
     return [
         [Place(**{name: values[row] for name, values in column.items()}) for column in columns]
         for row in range(len(source))

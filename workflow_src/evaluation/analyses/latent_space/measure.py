@@ -13,15 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.latent import best_tokens, latent_mask
-from workflow_src.decoding.refinement import StepMaker, gradient_step, refine
+from workflow_src.decoding.refinement import Refinement, open_refinement
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.analyses.inputs import Inputs
 from workflow_src.evaluation.analyses.latent_space import LatentSpaceSettings
 from workflow_src.evaluation.analyses.networks import entry_settings
-from workflow_src.registry import searches, step_maker
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.length import LengthChoice
+from workflow_src.nn.models import LatentModel, Refiner
+from workflow_src.registry import searches
 from workflow_src.spec import MODEL, REFINER
-from workflow_src.types import EOS, EncoderOutput, LatentModel, Networks, RefinementStep, Refiner
+from workflow_src.types import EOS, Networks
 
 # Sequences decoded together: bounds memory, changes nothing.
 CHUNK = 256
@@ -46,9 +48,9 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
             problem=f"this line of {inputs.source}, counted from 0, is empty or not there",
             hint="name another",
         )
-    makers = _step_makers(entry, settings.steps, networks)
+    refinements = _refinements(entry, settings.steps, networks)
     sizes = (settings.steps, settings.resolution, settings.arrows)
-    drawn = map_sentence(model, refiner, makers, sources[place], targets[place], *sizes, device)
+    drawn = map_sentence(model, refiner, refinements, sources[place], targets[place], *sizes, device)
     ids = sorted(
         {cell for panel in drawn["panels"] for row in panel["regions"] for cell in row}
         | {token for tokens in drawn["outputs"].values() for token in tokens}
@@ -70,18 +72,19 @@ def measure(inputs: Inputs, settings: LatentSpaceSettings) -> dict[str, Any]:
     }
 
 
-def _step_makers(entry: dict[str, Any], steps: int, networks: Networks) -> dict[str, StepMaker]:
-    """Steps of the control of a search and of the search itself, by name."""
+def _refinements(entry: dict[str, Any], steps: int, networks: Networks) -> dict[str, Refinement]:
+    """The refinement of the control of a search and of the search itself, by name."""
     names = [name for name in (searches()[entry["search"]].control, entry["search"]) if name]
     settings_by_name = {name: entry_settings(entry | {"search": name}, steps) for name in names}
-    return {name: step_maker(networks, settings) for name, settings in settings_by_name.items()}
+    refinements = {name: open_refinement(networks, settings) for name, settings in settings_by_name.items()}
+    return {name: search for name, search in refinements.items() if search is not None}
 
 
-def path(z: Tensor, step: RefinementStep, steps: int) -> Tensor:
+def path(search: Refinement, memory: Memory, z: Tensor, mask: Tensor, steps: int) -> Tensor:
     """Latents before and after each step: (1, T, Z) -> (steps + 1, T, Z)."""
     points = [z]
     for _ in range(steps):
-        points.append(step(points[-1]))
+        points.append(search.moved(memory, points[-1], mask))
     return torch.cat(points)
 
 
@@ -109,18 +112,18 @@ def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def regions(model: LatentModel, memory: EncoderOutput, mean: Tensor, position: int, points: Tensor) -> list[int]:
+def regions(model: LatentModel, memory: Memory, mean: Tensor, position: int, points: Tensor) -> list[int]:
     """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     tokens: list[int] = []
     for chunk in _around(mean, position, points).split(CHUNK):
         rows = torch.zeros(len(chunk), dtype=torch.long, device=mean.device)
         mask = torch.ones(chunk.shape[:2], dtype=torch.bool, device=mean.device)
-        tokens += best_tokens(model, memory.select(rows), chunk, mask)[:, position].tolist()
+        tokens += model.read(memory.select(rows), chunk, mask)[0][:, position].tolist()
     return tokens
 
 
 @torch.no_grad()
-def field(refiner: Refiner, memory: EncoderOutput, mean: Tensor, position: int, points: Tensor) -> Tensor:
+def field(refiner: Refiner, memory: Memory, mean: Tensor, position: int, points: Tensor) -> Tensor:
     """The refiner's direction (N, 2) at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     z = _around(mean, position, points)
     rows = torch.zeros(len(z), dtype=torch.long, device=mean.device)
@@ -132,10 +135,12 @@ def field(refiner: Refiner, memory: EncoderOutput, mean: Tensor, position: int, 
 def changes(model: LatentModel, refiner: Refiner, source: Sequence[int], length: int, steps: int, device: Any) -> int:
     """Positions at which refinement by the network changes the output, at this target length."""
     memory = model.encode(torch.tensor([list(source)], device=device))
-    mask = latent_mask(model, torch.tensor([length], device=device))
-    mean, _ = model.prior(memory, mask)
-    refined = refine(mean, gradient_step(refiner, memory, mask, 1.0), steps)
-    return int((best_tokens(model, memory, mean, mask) != best_tokens(model, memory, refined, mask)).sum())
+    mask = model.latent_mask(memory, LengthChoice(lengths=torch.tensor([length], device=device)))
+    z, _ = model.prior(memory, mask)
+    before, _ = model.read(memory, z, mask)
+    for _ in range(steps):
+        z = z + refiner.direction(memory, z, mask)
+    return int((before != model.read(memory, z, mask)[0]).sum())
 
 
 @torch.no_grad()
@@ -163,7 +168,8 @@ def choose(
         )
 
     def rank(i: int) -> tuple[bool, bool, int, int]:
-        predicted = int(model.predict_lengths(model.encode(torch.tensor([list(sources[i])], device=device))))
+        memory = model.encode(torch.tensor([list(sources[i])], device=device))
+        predicted = int(model.latent_mask(memory).sum()) - model.extra_positions
         moved = changes(model, refiner, sources[i], len(references[i]), steps, device)
         return moved > 0, predicted == len(references[i]), moved, -i
 
@@ -174,7 +180,7 @@ def choose(
 def map_sentence(
     model: LatentModel,
     refiner: Refiner,
-    makers: Mapping[str, StepMaker],
+    refinements: Mapping[str, Refinement],
     source: Sequence[int],
     reference: Sequence[int],
     steps: int,
@@ -184,7 +190,7 @@ def map_sentence(
 ) -> dict[str, Any]:
     """The content of the picture of one sentence, at the length of its reference; subwords as ids.
 
-    `makers` make the steps of the searches whose paths are shown, by their names; `searches` lists these in order.
+    `refinements` are the searches whose paths are shown, by their names; `searches` lists these in order.
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
     each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
     ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
@@ -198,7 +204,7 @@ def map_sentence(
     if mean.size(-1) != 2:
         raise ConfigError("model.latent_dim", mean.size(-1), problem="a picture has 2 dimensions", allowed=[2])
     posterior, _ = model.posterior(memory, target, mask)
-    paths = {name: path(mean, make(memory, mask), steps) for name, make in makers.items()}
+    paths = {name: path(search, memory, mean, mask, steps) for name, search in refinements.items()}
     ends = {"prior": mean, "posterior": posterior} | {name: z[-1:] for name, z in paths.items()}
     panels = []
     for position in range(target.size(1)):
@@ -217,6 +223,6 @@ def map_sentence(
                 **{name: points[name].tolist() for name in paths},
             }
         )
-    outputs = {name: best_tokens(model, memory, z, mask)[0].tolist() for name, z in ends.items()}
+    outputs = {name: model.read(memory, z, mask)[0][0].tolist() for name, z in ends.items()}
     end = EOS if model.extra_positions else None
     return {"end_symbol": end, "searches": list(paths), "outputs": outputs, "panels": panels}

@@ -12,7 +12,7 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.inputs import BATCH, Inputs
 from workflow_src.evaluation.analyses.lengths import LengthsSettings
-from workflow_src.evaluation.analyses.networks import entry_settings, procedure, translate_with
+from workflow_src.evaluation.analyses.networks import at_lengths, entry_settings, translate_with
 from workflow_src.evaluation.quality import metrics
 
 
@@ -23,7 +23,7 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
     models, rows = {}, []
     for entry in inputs.searches:
         translator = inputs.translator(entry["system"])
-        search = procedure(translator, entry_settings(entry, settings.steps))
+        search = at_lengths(translator, entry_settings(entry, settings.steps))
         device, model = translator.runtime.device, search.model
         sources = translator.subwords.encode_source(sentences.sources)
         targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
@@ -40,8 +40,8 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
             "reference": corpus_bleu(at_reference, references, tokeniser),
             "oracle": corpus_bleu(metrics.best_by_sentence(likely, references, tokeniser), references, tokeniser),
         }
-        label = {"label": search.label} if search.label else {}
-        rows.append(entry | label | {"steps": search.steps, "bleu": bleu})
+        label = {"label": search.declared.row_label(search.settings)} if search.declared.at_lengths else {}
+        rows.append(entry | label | {"steps": search.steps or 0, "bleu": bleu})
     return {
         "sentences": len(sentences.sources),
         "candidates": settings.candidates,

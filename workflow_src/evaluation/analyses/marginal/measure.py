@@ -25,8 +25,10 @@ from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, senten
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import LatentModel
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, EncoderOutput, LatentModel, Networks, wide
+from workflow_src.types import EOS, Networks
 
 
 def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
@@ -79,24 +81,23 @@ def gaussian_log_ratio(z: Tensor, noise: Tensor, mean_p: Tensor, deviation_p: Te
 
 
 @torch.no_grad()
-def log_weights(model: LatentModel, memory: EncoderOutput, target: Tensor, noise: Tensor, chunk: int) -> Tensor:
+def log_weights(model: LatentModel, memory: Memory, target: Tensor, noise: Tensor, chunk: int) -> Tensor:
     """Logarithms (K,) of the importance weights of one output, in float64.
 
-    `memory` is that of one sentence, with `select(rows)`; target (1, T); noise (K, T, Z), standard normal. Never more
+    `memory` is that of one sentence; target (1, T), words; noise (K, T, Z), standard normal. Never more
     than `chunk` samples are decoded together, which bounds memory by chunk * T * V logits.
     """
-    mask = torch.ones_like(target, dtype=torch.bool)
+    whole = model.whole_target(target)
+    mask = torch.ones_like(whole, dtype=torch.bool)
     mean_p, deviation_p = (tensor.double() for tensor in model.prior(memory, mask))
-    mean_q, deviation_q = (tensor.double() for tensor in model.posterior(memory, target, mask))
+    mean_q, deviation_q = (tensor.double() for tensor in model.posterior(memory, whole, mask))
     logarithms = []
     for draws in noise.double().split(chunk):
         rows = torch.zeros(len(draws), dtype=torch.long, device=target.device)
         z = mean_q + deviation_q * draws
-        logits = model.decode(memory.select(rows), z.to(noise.dtype), mask.expand(len(draws), -1))
-        labels = target.expand(len(draws), -1)[..., None]
-        # The normaliser of every class, special symbols included: p(y|z,x) is the model's own.
-        reconstruction = (logits.gather(-1, labels)[..., 0].double() - wide(logits).logsumexp(-1).double()).sum(1)
-        logarithms.append(reconstruction + gaussian_log_ratio(z, draws, mean_p, deviation_p, deviation_q))
+        words = target.expand(len(draws), -1)
+        reconstruction = model.log_likelihood(memory.select(rows), z.to(noise.dtype), words)
+        logarithms.append(reconstruction.double() + gaussian_log_ratio(z, draws, mean_p, deviation_p, deviation_q))
     return torch.cat(logarithms)
 
 
@@ -132,11 +133,11 @@ def marginals(
 
     @functools.cache
     def estimated(output: tuple[int, ...]) -> Estimate:
-        target = model.whole_target(torch.tensor([output], dtype=torch.int64, device=device))
-        width = model.prior(memory, torch.ones_like(target, dtype=torch.bool))[0].size(-1)
+        target = torch.tensor([output], dtype=torch.int64, device=device)
+        positions, width = len(output) + model.extra_positions, model.config.latent_dim
         # All at once, so that the size of chunks changes nothing: K * T * Z numbers are little beside logits.
         generator = sentence_generator(settings.seed, sentence)
-        noise = torch.randn((settings.samples, target.size(1), width), generator=generator)
+        noise = torch.randn((settings.samples, positions, width), generator=generator)
         return estimate(log_weights(model, memory, target, noise.to(device), settings.chunk))
 
     return [estimated(tuple(output)) for output in outputs]

@@ -25,7 +25,7 @@ from workflow_src.jobs import log
 from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.serving.translator import Translator
-from workflow_src.types import EOS, AlignedLatentModel, wide
+from workflow_src.types import EOS, wide
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,9 +159,7 @@ def distances_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 @torch.no_grad()
-def alignment(
-    model: AlignedLatentModel, source: Sequence[int], target: Sequence[int], device: torch.device
-) -> dict[str, Any]:
+def alignment(model: Any, source: Sequence[int], target: Sequence[int], device: torch.device) -> dict[str, Any]:
     """The most probable alignment of target (subword ids) with the slots of source (with its end symbol).
 
     Latents are the mean of q(z|x,y) with the target as y. `slots` is the number N of slots, and `places` has for each
@@ -170,7 +168,9 @@ def alignment(
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     words = torch.tensor([list(target)], dtype=torch.int64, device=device)
-    logits, mask = model.decode(memory, model.posterior(memory, words)[0])
+    z, _ = model.posterior(memory, words, memory.mask)
+    hidden, mask = model.hidden(memory, z=z)
+    logits = model.logits(hidden)
     lattice, symbols = Lattice(words, mask.sum(1)), own_symbols(words, model.blank)
     if not bool(lattice.reachable):
         return {"slots": int(lattice.slots), "places": None}

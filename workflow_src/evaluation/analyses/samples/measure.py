@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from workflow_src.decoding.latent import best_tokens, latent_mask, word_rows
-from workflow_src.decoding.refinement import refine
+from workflow_src.decoding.candidates import unpadded
+from workflow_src.decoding.refinement import Refinement
 from workflow_src.evaluation.analyses.inputs import Inputs, pick, sentence_generator
-from workflow_src.evaluation.analyses.networks import Procedure, entry_settings, procedure
+from workflow_src.evaluation.analyses.networks import entry_settings, refinement
 from workflow_src.evaluation.analyses.samples import SamplesSettings
 from workflow_src.types import EOS
 
@@ -18,7 +18,7 @@ from workflow_src.types import EOS
 def measure(inputs: Inputs, settings: SamplesSettings) -> dict[str, Any]:
     (entry,) = inputs.searches
     translator, sentences = inputs.translator(entry["system"]), inputs.sentences(settings.sentences)
-    search = procedure(translator, entry_settings(entry, settings.steps))
+    search = refinement(translator, entry_settings(entry, settings.steps))
     pairs = [
         sample_and_refine(search, [*ids, EOS], settings.seed, sentence, translator.runtime.device)
         for ids, sentence in zip(translator.subwords.encode_source(sentences.sources), sentences.numbers, strict=True)
@@ -40,20 +40,20 @@ def measure(inputs: Inputs, settings: SamplesSettings) -> dict[str, Any]:
 
 @torch.no_grad()
 def sample_and_refine(
-    procedure: Procedure, source: Sequence[int], seed: int, sentence: int, device: torch.device
+    search: Refinement, source: Sequence[int], seed: int, sentence: int, device: torch.device
 ) -> tuple[list[int], list[int]]:
-    """Subwords decoded from z ~ p(z|x), and after the procedure's steps from there, at the predicted length.
+    """Subwords decoded from z ~ p(z|x), and after the search's steps from there, at the predicted length.
 
     `source` has its end symbol. The draw depends on `seed` and `sentence` alone.
     """
-    model = procedure.model
+    model = search.model
     memory = model.encode(torch.tensor([list(source)], device=device))
-    mask = latent_mask(model, model.predict_lengths(memory))
+    mask = model.latent_mask(memory)
     mean, deviation = model.prior(memory, mask)
     noise = torch.randn(mean.shape, generator=sentence_generator(seed, sentence)).to(mean)
     z = mean + deviation * noise
-    assert procedure.make_step is not None, "samples are refined by a search with steps"
-    step = procedure.make_step(memory, mask)
-    before = best_tokens(model, memory, z, mask)
-    after = best_tokens(model, memory, refine(z, step, procedure.steps), mask)
-    return word_rows(before, mask)[0], word_rows(after, mask)[0]
+    before, _ = model.read(memory, z, mask)
+    for _ in range(search.steps or 0):
+        z = search.moved(memory, z, mask)
+    after, _ = model.read(memory, z, mask)
+    return unpadded(before)[0], unpadded(after)[0]
