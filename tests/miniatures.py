@@ -266,9 +266,18 @@ def greedy(model, source, max_length_ratio: float = 2.0, scored: bool = True):
     return search("greedy", model, scored=scored, max_length_ratio=max_length_ratio).translate(source)
 
 
-def beam_search(model, source, beam: int = 4, language_model=None, **settings):
-    """`language_model` is an object of `types.LanguageModel`."""
+def beam_search(
+    model,
+    source,
+    beam: int = 4,
+    length_penalty: float = 1.0,
+    max_length_ratio: float = 2.0,
+    language_model=None,
+    **settings,
+):
+    """`language_model` is an object of `types.LanguageModel`, with the setting `lm_weight`."""
     networks = {spec.MODEL: model}
     if language_model is not None:
         networks["language_model"] = types.SimpleNamespace(scorer=language_model)
-    return searched(networks, source, registry.searches()["beam"].settings(beam=beam, **settings))
+    sizes = {"beam": beam, "length_penalty": length_penalty, "max_length_ratio": max_length_ratio}
+    return searched(networks, source, registry.searches()["beam"].settings(**sizes, **settings))

@@ -136,14 +136,13 @@ def test_captured_passes_translate_like_dynamic_shapes(name):
 def test_captured_autoregressive_searches_agree(search):
     """With the eager searches of the same GPU, in float64."""
     runtime, settings = choose("cuda", "float32"), registry.searches()[search].settings()
-    run = registry.import_object(registry.searches()[search].run)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
     model = copy.deepcopy(transformer(seed=5)).to(runtime.device)
     passes = CapturedPasses({"transformer": model}, runtime.device)
     for size in (1, 7, 3, 1):
         for first in range(0, 7, size):
             batch = sources[first : first + size]
-            expected = run({MODEL: model}, pad(batch, eos=True).to(runtime.device), settings)
+            expected = searched({MODEL: model}, pad(batch, eos=True).to(runtime.device), settings)
             actual = passes.translate(batch, settings, scored=True)
             assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-9)
 

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 import torch
-from miniatures import seq2seq, transformer
+from miniatures import searched, seq2seq, transformer
 from pretended_cuda import counted, pretended
-from workflow_src.decoding.passes import own_networks
+from workflow_src.decoding.search import open_search, own_networks
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -55,8 +55,7 @@ SEARCHES = {
 
 @torch.no_grad()
 def eager(model, sources, settings, **roles):
-    run = registry.import_object(registry.search_of(settings).run)
-    return run({MODEL: model, **roles}, pad(sources, eos=True), settings)
+    return searched({MODEL: model, **roles}, pad(sources, eos=True), settings)
 
 
 def assert_same(actual, expected):
@@ -182,7 +181,6 @@ def test_steps_read_no_values(name):
     """Of tensors without values, as in a capture: reading one is an error."""
     settings = SEARCHES[name]
     model = peaked().to("meta")
-    steps = registry.import_object(registry.search_of(settings).steps)
     search = steps(own_networks({"transformer": model}, settings), settings, True)
     source = torch.full((4, 16), 5, device="meta")
     state = search.begin(source, lambda memory: model.start_fixed(memory, search.width, CACHE))

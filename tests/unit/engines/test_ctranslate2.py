@@ -110,7 +110,7 @@ def test_limits_are_ours_whoever_shares_a_batch(quick):
     # Of a model that never ends a sentence, our greedy search is cut at its own limit, sentence by sentence.
     with torch.no_grad():
         model.output_bias[2] = -20.0
-    for ratio in (0.0, 0.5, 9.0):
+    for ratio in (1e-9, 0.5, 9.0):
         hypotheses, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
         assert [len(tokens) for tokens in ours.tokens] == [engine.limit(len(source), ratio) for source in sources]
         assert max(map(len, ours.tokens)) <= MODEL["max_positions"] - 1
