@@ -18,6 +18,7 @@ from miniatures import (
     nat,
     pairs,
     refiner,
+    searched,
     seq2seq,
     tagger,
     tokens,

@@ -25,13 +25,13 @@ import yaml
 from torch import nn
 
 from workflow_src.data.batching import pad
-from workflow_src.decoding.passes import own_networks
+from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.choose import open_engine
 from workflow_src.engines.ctranslate2 import Engine
 from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
-from workflow_src.registry import engines, families, import_object, search_of, searches
+from workflow_src.registry import engines, families, search_of, searches
 from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, UNK
 
@@ -105,9 +105,9 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
         if dtype != torch.float32:
             # As `Translator` does.
             models[name] = model.to(dtype) if hasattr(model, "start") else narrow_stacks(model, dtype)
-    roles, run = own_networks(models, settings), import_object(search_of(settings).run)
+    search = open_search(own_networks(models, settings), settings, False)
     if row.family != "transformer" or device.type == "cpu" or options.eager:
-        yield "eager", lambda: run(roles, pad(sources, eos=True).to(device), settings, False)
+        yield "eager", lambda: search.translate(pad(sources, eos=True).to(device))
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
         engine = open_engine(declared, models, "fast", device)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from miniatures import searched, seq2seq, transformer
 from pretended_cuda import counted, pretended
-from workflow_src.decoding.search import open_search, own_networks
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_steps import BLOCK, CACHE
@@ -181,7 +181,7 @@ def test_steps_read_no_values(name):
     """Of tensors without values, as in a capture: reading one is an error."""
     settings = SEARCHES[name]
     model = peaked().to("meta")
-    search = steps(own_networks({"transformer": model}, settings), settings, True)
+    search = open_search(own_networks({"transformer": model}, settings), settings, True)
     source = torch.full((4, 16), 5, device="meta")
     state = search.begin(source, lambda memory: model.start_fixed(memory, search.width, CACHE))
     for _ in range(BLOCK):
