@@ -116,7 +116,7 @@ class Trainer:
             except Preempted as stop:
                 state = "no state was saved before; the same command starts anew."
                 if self.saved:
-                    folder = f" in {self.states.folder}" if self.states else ""
+                    folder = f" in {self.states.parent}" if self.states else ""
                     state = f"the state of update {self.saved} is kept{folder}; the same command goes on from there."
                 raise Preempted(f"stopped by {stop} after update {self.progress.step}: {state}") from None
         return self.progress
@@ -431,7 +431,7 @@ class Trainer:
         if self.states is None or (state := self.states.load()) is None:
             return None
         tensors, values = state
-        log.info("resumed at step %d from %s", values["step"], self.states.folder)
+        log.info("resumed at step %d from %s", values["step"], self.states.parent)
         self.snapshots = [_with_prefix(tensors, f"snapshot.{index}.") for index in range(values["snapshots"])]
         return {name: tensor for name, tensor in tensors.items() if not name.startswith("snapshot.")}, values
 

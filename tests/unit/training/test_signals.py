@@ -54,7 +54,7 @@ def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, com
             trainer.run()
         assert str(stopped.value) == (
             f"stopped by {number.name} after update {saved_step}: the state of update {saved_step} is kept in "
-            f"{trainer.states.folder}; the same command goes on from there."
+            f"{trainer.states.parent}; the same command goes on from there."
         )
         assert trainer.states.load()[1]["step"] == saved_step
     last = make_trainer(family, state="s", **settings)
