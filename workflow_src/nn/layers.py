@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
@@ -311,17 +311,11 @@ def check_length(length: int, limit: int) -> None:
         )
 
 
-def barred(bias: Tensor, below: int, *symbols: int) -> Tensor:
-    """An output bias (V,) with -inf for the symbols that may not be put out: those below `below`, and `symbols`.
-
-    Changing the bias, which is small, costs less than changing logits (…, V).
-    """
-    changes = torch.zeros_like(bias)
-    changes[:below] = float("-inf")
-    for symbol in symbols:
-        # A slice is filled on its device; the value of a single element would be copied from the CPU.
-        changes[symbol : symbol + 1] = float("-inf")
-    return bias + changes
+def marked(size: int, symbols: Iterable[int]) -> Tensor:
+    """A mask (size,) that is True at the ids of `symbols`."""
+    mask = torch.zeros(size, dtype=torch.bool)
+    mask[list(symbols)] = True
+    return mask
 
 
 def initialise(module: nn.Module) -> None:

@@ -6,13 +6,14 @@ Transformer; the other bases say which methods a kind of model adds. Shapes: the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, marked
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.recurrent import WordEmbedding
 from workflow_src.types import PAD, Batch, IncrementalDecoder, Symbols, wide, with_end
@@ -54,19 +55,22 @@ class Model(nn.Module):
 class EncoderDecoder(Model):
     """The part that Transformers share: one embedding for source, target and output where the vocabulary is joint.
 
-    A subclass adds its decoders and its output bias's barred symbols, and calls `initialise` at the end.
+    Symbols that are `barred` may not be put out. A subclass adds its decoders, and calls `initialise` at the end.
     """
 
     source_embedding: Embedding
     target_embedding: Embedding
+    barred: Tensor | None
 
-    def __init__(self, config: Any, source_size: int, target_size: int, joint: bool):
+    def __init__(self, config: Any, source_size: int, target_size: int, joint: bool, barred: Iterable[int] = ()):
         super().__init__()
         self.config = config
         self.source_embedding = Embedding(source_size, config)
         self.target_embedding = self.source_embedding if joint else Embedding(target_size, config)
         self.encoder = Stack(config, config.encoder_layers, cross=False)
         self.output_bias = nn.Parameter(torch.zeros(target_size))
+        ids = list(barred)
+        self.register_buffer("barred", marked(target_size, ids) if ids else None, persistent=False)
 
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, D) for the decoders."""
@@ -76,8 +80,11 @@ class EncoderDecoder(Model):
         return Memory(self.encoder(embedded, bias), mask, bias, source, embedded)
 
     def symbol_bias(self) -> Tensor:
-        """The output bias (V,), -inf for symbols that may not be put out."""
-        return self.output_bias
+        """The output bias (V,), -inf for symbols that may not be put out.
+
+        Changing the bias, which is small, costs less than changing logits (…, V).
+        """
+        return self.output_bias if self.barred is None else self.output_bias.masked_fill(self.barred, float("-inf"))
 
     def logits(self, hidden: Tensor) -> Tensor:
         return F.linear(hidden, self.target_embedding.weight, self.symbol_bias())

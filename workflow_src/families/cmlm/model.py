@@ -11,7 +11,7 @@ from torch import Tensor
 
 from workflow_src.decoding.widths import places
 from workflow_src.families.cmlm import CmlmConfig
-from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, initialise
+from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, MaskedModel
 from workflow_src.types import EOS, PAD
@@ -21,7 +21,8 @@ class MaskedLanguageModel(EncoderDecoder, MaskedModel):
     """The mask is the last id of the target vocabulary, whose size counts it."""
 
     def __init__(self, config: CmlmConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__(config, source_size, target_size, joint)
+        # Padding, start and end symbols and the mask are no outputs. They are in the normaliser of the loss.
+        super().__init__(config, source_size, target_size, joint, barred=(*range(EOS + 1), target_size - 1))
         self.mask_symbol = target_size - 1
         self.decoder = Stack(config, config.layers, cross=True)
         self.length = LengthHead(
@@ -36,7 +37,3 @@ class MaskedLanguageModel(EncoderDecoder, MaskedModel):
         """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N)."""
         _, mask = places(lengths, self.target_embedding.positions.size(0))
         return self.states(memory, torch.where(mask, self.mask_symbol, PAD), mask), mask
-
-    def symbol_bias(self) -> Tensor:
-        """Padding, start and end symbols and the mask are no outputs. They are in the normaliser of the loss."""
-        return barred(self.output_bias, EOS + 1, self.mask_symbol)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.widths import places
 from workflow_src.families.inat import InatConfig
-from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, dropout, initialise
+from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, IterativeModel
 from workflow_src.nn.weights import copy_matching
@@ -25,7 +25,8 @@ class IterativeRefinementModel(EncoderDecoder, IterativeModel):
     """p(y^1|x) of the first decoder, and p(y^l | y^(l-1), x) of the second, at a length that a head predicts."""
 
     def __init__(self, config: InatConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__(config, source_size, target_size, joint)
+        # Padding, start and end symbols are no words.
+        super().__init__(config, source_size, target_size, joint, barred=range(EOS + 1))
         self.decoder = Stack(config, config.layers, cross=True)
         self.refiner = Stack(config, config.layers, cross=True)
         self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
@@ -59,12 +60,6 @@ class IterativeRefinementModel(EncoderDecoder, IterativeModel):
         if self.config.carry_states:
             inputs = inputs + hidden.detach()
         return self.refiner(inputs, attention_bias(mask), memory)
-
-    # 3. Words.
-
-    def symbol_bias(self) -> Tensor:
-        """Padding, start and end symbols are no words."""
-        return barred(self.output_bias, EOS + 1)
 
 
 def start(

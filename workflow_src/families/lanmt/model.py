@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.candidates import kept_symbols
 from workflow_src.decoding.widths import places
 from workflow_src.families.lanmt import LanmtConfig
-from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, dropout, initialise
+from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
 from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
 from workflow_src.nn.weights import copy_places
@@ -32,7 +32,7 @@ class SourceLatentVariableModel(SourceLatentModel):
     extra_positions = 1
 
     def __init__(self, config: LanmtConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__(config, source_size, target_size, joint)
+        super().__init__(config, source_size, target_size, joint, barred=range(EOS))
         self.latents = SourceLatents(config, config.latent_dim, config.posterior_layers)
         longest = config.max_positions - self.extra_positions
         projection = self.latents.projection if config.length_reads == "states" else None
@@ -62,9 +62,6 @@ class SourceLatentVariableModel(SourceLatentModel):
             inputs = math.sqrt(0.5) * inputs + 0.5 * codes[:width] + 0.5 * lengths
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
-
-    def symbol_bias(self) -> Tensor:
-        return barred(self.output_bias, EOS)
 
     def read(
         self, memory: Memory, z: Tensor, _mask: Tensor, choice: LengthChoice = MOST_PROBABLE, scored: bool = False

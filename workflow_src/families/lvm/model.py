@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.widths import places
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.nn.gaussian import GaussianHead
-from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, check_length, dropout, initialise
+from workflow_src.nn.layers import Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import EncoderDecoder, LatentModel
 from workflow_src.nn.weights import copy_places
@@ -24,7 +24,9 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
     """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths."""
 
     def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__(config, source_size, target_size, joint)
+        # Of the special symbols, only the end symbol may be put out, and only where targets have one.
+        barred = range(EOS if config.end_symbol else EOS + 1)
+        super().__init__(config, source_size, target_size, joint, barred)
         # One latent beside those of words: for the end symbol, where targets have one.
         self.extra_positions = int(config.end_symbol)
         self.length = LengthHead(
@@ -86,10 +88,6 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
         inputs = self.latent_projection(z.to(self.latent_projection.weight.dtype)) + self.positions(mask)
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder_stack(inputs, attention_bias(mask), memory)
-
-    def symbol_bias(self) -> Tensor:
-        """Of the special symbols, only the end symbol may be put out, and only where targets have one."""
-        return barred(self.output_bias, EOS + 1 - self.extra_positions)
 
     def read(
         self, memory: Memory, z: Tensor, mask: Tensor, _choice: LengthChoice = MOST_PROBABLE, scored: bool = False

@@ -18,7 +18,7 @@ from workflow_src.decoding.widths import places
 from workflow_src.families.nat import NOT_SHOWN, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Memory, Stack, attention_bias, barred, initialise
+from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
 from workflow_src.nn.source_latents import SourceLatentModel, SourceLatents
@@ -32,8 +32,11 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
     """
 
     def __init__(self, config: NatConfig, source_size: int, target_size: int, joint: bool):
-        super().__init__(config, source_size, target_size, joint)
-        self.blank = target_size - 1
+        blank = target_size - 1
+        # Without alignments every slot is a subword.
+        barred = (*range(EOS + 1), blank) if config.loss == "ce" else range(EOS + 1)
+        super().__init__(config, source_size, target_size, joint, barred)
+        self.blank = blank
         self.decoder = Stack(config, config.layers, cross=True)
         self.length: LengthHead | None = None
         if config.loss != "ctc":
@@ -120,11 +123,9 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
 
     def symbol_bias(self, blank_penalty: float = 0.0) -> Tensor:
         """The output bias (V,) with -inf for barred symbols; `blank_penalty` is taken off the blank's."""
-        if self.config.loss == "ce":
-            # Without alignments every slot is a subword.
-            return barred(self.output_bias, EOS + 1, self.blank)
-        bias = barred(self.output_bias, EOS + 1)
-        bias[self.blank] -= blank_penalty
+        bias = super().symbol_bias()
+        if blank_penalty:
+            bias[self.blank : self.blank + 1] -= blank_penalty
         return bias
 
     def logits(self, hidden: Tensor, blank_penalty: float = 0.0) -> Tensor:

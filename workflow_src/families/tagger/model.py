@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from workflow_src.decoding.widths import places
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.nn.copying import soft_copy
-from workflow_src.nn.layers import Memory, barred, dropout, initialise
+from workflow_src.nn.layers import Memory, dropout, initialise, marked
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import OnePassModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
@@ -21,6 +21,8 @@ from workflow_src.types import EOS, PAD, values_on_cpu
 
 class Tagger(OnePassModel):
     """The output layer has weights of its own, also where source and target share a vocabulary."""
+
+    barred: Tensor
 
     def __init__(self, config: TaggerConfig, source_size: int, target_size: int, _joint: bool):
         super().__init__()
@@ -31,6 +33,7 @@ class Tagger(OnePassModel):
         self.decoder = BidirectionalLSTM(states, config.dim, config.target_layers, config.dropout)
         self.length = LengthHead(states, config.max_length_difference, config.max_positions)
         self.projection = nn.Linear(states, target_size)
+        self.register_buffer("barred", marked(target_size, range(EOS + 1)), persistent=False)
         initialise(self)
 
     # 1. The source.
@@ -55,4 +58,4 @@ class Tagger(OnePassModel):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., 2D) -> (..., V): -inf for padding, start and end symbols."""
-        return F.linear(hidden, self.projection.weight, barred(self.projection.bias, EOS + 1))
+        return F.linear(hidden, self.projection.weight, self.projection.bias.masked_fill(self.barred, float("-inf")))

@@ -40,7 +40,9 @@ class IterativeRefinement(SearchModule):
             guess, _, hidden, repeated = state
             hidden = model.refine(memory, guess, hidden, mask)
             outputs, scores = read(number + 1, hidden, mask)
-            return outputs, scores, hidden, torch.where((outputs == guess).all(1), repeated + 1, 0)
+            if adaptive:
+                repeated = torch.where((outputs == guess).all(1), repeated + 1, 0)
+            return outputs, scores, hidden, repeated
 
         def stopped(_before: State, after: State, _mask: Tensor) -> Tensor:
             return after[3] >= self.settings.patience
