@@ -24,6 +24,7 @@ from stage_words import stage_line
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
 from workflow_src.config.experiment import RuntimeConfig
+from workflow_src.decoding.search import searching
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
 from workflow_src.families.build import build
@@ -34,7 +35,6 @@ from workflow_src.runtime import gpus, signals
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
-from workflow_src.searches.greedy.search import greedy
 from workflow_src.training import dev as dev_module
 from workflow_src.training import devices, loop
 from workflow_src.training.update import parts_of_an_update
@@ -271,7 +271,9 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
             looked.append(batch.indices)
             return declared.measure(model, batch, keys)
 
-        translations = dev.translate(lambda source: greedy(model, source)) if family == "transformer" else None
+        translations = (
+            dev.translate(lambda source: searching("greedy")(model, source)) if family == "transformer" else None
+        )
         return dev.figures(model, dataclasses.replace(declared, measure=measure)), translations, looked
 
     alone = figures(Group())

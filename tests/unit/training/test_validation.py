@@ -16,6 +16,7 @@ from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines
 from workflow_src.data.subwords import learn
 from workflow_src.decoding.refinement import delta_step
+from workflow_src.decoding.search import searching
 from workflow_src.families import refiners
 from workflow_src.families.build import build
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -23,7 +24,6 @@ from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMa
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import write_json
 from workflow_src.runtime.processes import Group
-from workflow_src.searches.greedy.search import greedy
 from workflow_src.training.dev import Dev, open_dev
 from workflow_src.training.systems import load_system
 from workflow_src.types import Hypotheses
@@ -121,7 +121,7 @@ def test_transformer_figures_are_those_of_sentences_one_by_one(dev, tiny, system
             batch = collate(tiny.dev, [row])
             total -= float(model.log_probabilities(batch.source, batch.target).double().sum())
             tokens += batch.target.numel() + 1
-            hypotheses += greedy(model, batch.source).tokens
+            hypotheses += searching("greedy")(model, batch.source).tokens
     assert figures["dev_loss"] == pytest.approx(total / tokens, rel=1e-5)
     lines = tiny.subwords.decode_target(hypotheses[:5])
     assert figures["dev_bleu"] == pytest.approx(sacrebleu.corpus_bleu(lines, [dev.references[:5]]).score)
