@@ -30,6 +30,8 @@ PRODUCTS, SUMS_OF_PRODUCTS = (aten.mm, aten.bmm), (aten.addmm, aten.baddbmm)
 WORD = EOS + 2
 # Subwords that searches from left to right may put out beyond `max_length_ratio` times the source's.
 ADDED = 10
+# Sentences of a batch, and quarters of a training, that operations of an update are means of.
+SENTENCES, QUARTERS = 8, (1, 3)
 # Deviation of the scores of words in a search: few words of a position are probable, as in trained networks.
 SPREAD = 3.0
 # Scores of the end symbol, and of lengths that differ from the source's by one: outputs are as long as sources.
@@ -110,21 +112,24 @@ def size(network: nn.Module) -> float:
 
 
 def update(networks: Mapping[str, nn.Module], family: str, objective: Frozen | dict[str, Any], length: int) -> float:
-    """Operations of an update, in the middle of a training, for a position of the target: `length` subwords and an end
-    symbol on both sides.
+    """Operations of an update for a position of the target: `length` subwords and an end symbol on both sides.
+
+    It is a mean, because objectives draw what they compute, such as words to mask, and change while a training goes on.
 
     `networks` has that of the family and, by their roles, the frozen ones that the training works with; `objective` are
     its settings.
     """
     model, loss = networks[MODEL], build_objective(family, objective)
-    batch = Batch(pad([words(length)], eos=True), pad([words(length)], eos=False), (0,))
+    sentences = [words(length)] * SENTENCES
+    batch = Batch(pad(sentences, eos=True), pad(sentences, eos=False), tuple(range(SENTENCES)))
     others = {role: network.eval() for role, network in networks.items() if role != MODEL}
     frozen = others.pop(BASE, None)
-    context = TrainingContext(1, 2, 0, frozen, others)
     with counted() as products:
-        loss(model.train(), batch, context).loss.backward()
+        for step in QUARTERS:
+            context = TrainingContext(step, 4, step, frozen, others)
+            loss(model.train(), batch, context).loss.backward()
     model.zero_grad(set_to_none=True)
-    return products.operations / (length + 1)
+    return products.operations / (len(QUARTERS) * SENTENCES * (length + 1))
 
 
 def search(networks: Mapping[str, nn.Module], settings: SearchSettings, vocabulary: int, length: int) -> float:

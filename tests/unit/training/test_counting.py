@@ -43,14 +43,28 @@ def test_an_update_counts_what_pytorch_counts_of_a_real_network(family):
     torch.manual_seed(0)
     model = build(family, MODELS[family], SIZES).train()
     objective = build_objective(family, {})
-    ids = torch.randint(4, VOCABULARY, (2, LENGTH)).tolist()
-    batch = Batch(pad(ids[:1], eos=True), pad(ids[1:], eos=False), (0,))
-    context = TrainingContext(1, 2, 0)
+    source, target = torch.randint(4, VOCABULARY, (2, 3, LENGTH)).tolist()
+    batch = Batch(pad(source, eos=True), pad(target, eos=False), (0, 1, 2))
     plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
     with plain[0], plain[1], FlopCounterMode(display=False) as counter:
-        objective(model, batch, context).loss.backward()
+        objective(model, batch, TrainingContext(1, 2, 0)).loss.backward()
     counted = counting.update({MODEL: network(family)}, family, {}, LENGTH)
-    assert counted * (LENGTH + 1) == counter.get_total_flops() > 0
+    # All sentences and updates of these families compute the same.
+    assert counted * 3 * (LENGTH + 1) == pytest.approx(counter.get_total_flops(), rel=1e-9) and counted > 0
+
+
+def test_an_update_is_the_mean_over_what_objectives_draw():
+    """A masked language model projects masked positions onto the vocabulary, half of them on average."""
+    small, large = (
+        counting.update(
+            {MODEL: counting.without_weights("cmlm", MODELS["cmlm"], SIZES | {"source": size, "target": size})},
+            "cmlm",
+            {},
+            LENGTH,
+        )
+        for size in (1000, 2000)
+    )
+    assert large - small == pytest.approx(0.5 * 6 * 1000 * STACK["dim"], rel=0.25)
 
 
 def test_networks_have_no_memory_for_weights_and_as_many_of_them():
