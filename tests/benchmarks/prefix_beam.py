@@ -48,7 +48,7 @@ def main() -> None:
     lines = [line for line in read_lines(arguments.source) if line.strip()][: arguments.sentences]
     logits = []
     for ids in translator.subwords.encode_source(lines):
-        scores, mask = slot_logits(model, torch.tensor([[*ids, EOS]]))
+        scores, mask = slot_logits(model, model.encode(torch.tensor([[*ids, EOS]])))
         logits.append((scores.numpy(), mask.sum(1).numpy()))
     print("| beam | `min_ratio` | `beam_threshold` | Python | compiled |\n|---|---|---|---|---|")
     for width, min_ratio, threshold in ROWS:

@@ -6,16 +6,17 @@ import itertools
 
 from torch import Tensor
 
+from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AlignedModel
 from workflow_src.types import wide
 
 
-def slot_logits(model: AlignedModel, source: Tensor, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Logits (B, N, V) of source (B, S), blank last, and the mask (B, N) of real slots.
+def slot_logits(model: AlignedModel, memory: Memory, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Logits (B, N, V) at the slots, blank last, and the mask (B, N) of real slots.
 
     Symbols that may not be output have -inf; `blank_penalty` is subtracted from the blank's logits.
     """
-    hidden, mask = model.hidden(model.encode(source))
+    hidden, mask = model.hidden(memory)
     return wide(model.logits(hidden, blank_penalty)), mask
 
 

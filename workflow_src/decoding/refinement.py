@@ -59,7 +59,7 @@ class Refinement(SearchModule):
         return lambda before, after, mask: step_length(before[0], after[0], mask) < threshold
 
     def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
-        memory, choice = self.model.encode(source), self.choice(lengths)
+        memory, choice = self.encode(source), self.choice(lengths)
         mask = self.model.latent_mask(memory, choice)
         z, _ = self.model.prior(memory, mask)
         return self.refined(memory, z, mask, choice, watch)

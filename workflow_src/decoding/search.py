@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from workflow_src import registry
 from workflow_src.decoding.candidates import joined, traces_of_best, unpadded, winners
 from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.settings import RESCORER
-from workflow_src.nn.layers import Memory
+from workflow_src.nn.layers import Memory, Width
 from workflow_src.nn.length import LengthChoice
 from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import MODEL, SearchSettings
@@ -28,7 +29,7 @@ class SearchModule(nn.Module):
     """Base of searches: `forward` computes outputs of sources, and `hypotheses` makes translations of them.
 
     Engines compile `forward` without knowing the family, where the search declares a `program`: `torch.export` must be
-    able to follow it. For CUDA graphs it must read no value and copy nothing from the CPU where `widths.fixed()` is
+    able to follow it. For CUDA graphs it must read no value and copy nothing from the CPU where `Memory.fixed` is
     true: no Python control flow that depends on values, no boolean index, no assignment to a single element. Engines
     may replace layers of `nn/layers.py` by faster operators. Padding of the source must change nothing.
 
@@ -40,6 +41,8 @@ class SearchModule(nn.Module):
 
     # Names of what `forward` returns.
     outputs: tuple[str, ...] = ("outputs", "scores")
+    # Of outputs, where an engine wants static shapes.
+    static_width: Width | None = None
     # Steps or passes of every sentence; None for searches that count none.
     steps: int | None = None
 
@@ -54,6 +57,11 @@ class SearchModule(nn.Module):
         # Whether candidates need scores of their own.
         self.ranks = scored or (self.width > 1 and self.rescorer is None)
 
+    def encode(self, source: Tensor) -> Memory:
+        """What the model's encoder makes of source (B, S)."""
+        memory = self.model.encode(source)
+        return memory if self.static_width is None else dataclasses.replace(memory, width=self.static_width)
+
     def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
         """Outputs (B * K, N) int64, padded, of source (B, S) int64, the K candidates of a sentence in consecutive rows;
         their scores (B * K,), which are mean log-probabilities of symbols, or 0; and, where sentences may stop early,
@@ -62,6 +70,15 @@ class SearchModule(nn.Module):
         `lengths` (B,) in words replace predicted ones, where a search begins with lengths.
         """
         raise NotImplementedError
+
+    def at_width(self, source: Tensor, size: int | None) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """What `forward` returns with outputs of a fixed width, so that shapes depend on no value (None: of any), and
+        the width that they need: None where no width depends on values. Outputs that need more are wrong."""
+        self.static_width = Width(size)
+        try:
+            return self(source), self.static_width.most
+        finally:
+            self.static_width = None
 
     @torch.no_grad()
     def translate(self, source: Tensor, lengths: Tensor | None = None, trace: bool = False) -> Hypotheses:

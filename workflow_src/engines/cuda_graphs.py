@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
 from workflow_src.decoding.steps import StepSearch
-from workflow_src.decoding.widths import width_of
 from workflow_src.engines.captured_steps import CapturedSteps
 from workflow_src.engines.programs import Program, bucket, filled, rows
 from workflow_src.nn.layers import check_length
@@ -124,20 +123,14 @@ class CapturedPasses:
 
     def _widest(self, program: SearchModule, ids: Tensor) -> int:
         """The width of outputs of these sources, rounded up; 0 where it does not depend on values."""
-        with width_of(None) as width:
-            program(ids)
-        return 0 if width.most is None else bucket(int(width.most), self.limit)
+        _, width = program.at_width(ids, None)
+        return 0 if width is None else bucket(int(width), self.limit)
 
     def _program(self, key: Key, program: SearchModule) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
 
-            def compute() -> tuple[tuple[Tensor, ...], Tensor | None]:
-                with width_of(size) as width:
-                    outputs = program(ids)
-                return outputs, width.most
-
-            self._programs[key] = Program(compute, self.device, self.pool)
+            self._programs[key] = Program(lambda: program.at_width(ids, size), self.device, self.pool)
         return self._programs[key]
 
     def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[SearchModule, str]:

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.search import searching
-from workflow_src.decoding.widths import length_mask
 from workflow_src.losses.common import Cells, cells, exact_lengths, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel, OnePassModel
+from workflow_src.nn.widths import length_mask
 from workflow_src.types import EOS, Batch, DevFigures, LossTerms, Measured, TrainingContext, wide
 
 # The role of the frozen system.

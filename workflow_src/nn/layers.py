@@ -154,6 +154,22 @@ class FeedForward(nn.Module):
 
 
 @dataclasses.dataclass(frozen=True)
+class Width:
+    """The fixed width of outputs (None: not fixed), and the widths that outputs need, as tensors.
+
+    With a fixed width, shapes depend on no value. Outputs that need more positions are wrong.
+    """
+
+    size: int | None
+    needed: list[Tensor] = dataclasses.field(default_factory=list)
+
+    @property
+    def most(self) -> Tensor | None:
+        """The largest needed width; None where no width depends on values."""
+        return torch.stack(self.needed).amax() if self.needed else None
+
+
+@dataclasses.dataclass(frozen=True)
 class Memory:
     """What an encoder read and put out: states (B, S, D), their mask (B, S) and its additive form, ids (B, S) and their
     embeddings (B, S, D).
@@ -166,6 +182,8 @@ class Memory:
     bias: Tensor | None
     tokens: Tensor
     embedded: Tensor
+    # Of outputs, for programs of static shapes.
+    width: Width | None = dataclasses.field(default=None, kw_only=True)
     _kept: dict[tuple[nn.Module, bool], tuple[Tensor, Tensor]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -181,13 +199,18 @@ class Memory:
             self._kept[key] = attention.keys_values(self.states)
         return self._kept[key]
 
+    @property
+    def fixed(self) -> bool:
+        """Whether shapes must not depend on values: in an export, and in a program of static shapes."""
+        return torch.compiler.is_exporting() or (self.width is not None and self.width.size is not None)
+
     def select(self, rows: Tensor) -> Memory:
         """The memory of some sentences: `rows` (any number) of int64 indices into B."""
         states, mask, tokens, embedded = (
             tensor.index_select(0, rows) for tensor in (self.states, self.mask, self.tokens, self.embedded)
         )
         bias = None if self.bias is None else self.bias.index_select(0, rows)
-        selected = Memory(states, mask, bias, tokens, embedded)
+        selected = Memory(states, mask, bias, tokens, embedded, width=self.width)
         for layer, (keys, values) in self._kept.items():
             selected._kept[layer] = keys.index_select(0, rows), values.index_select(0, rows)
         return selected

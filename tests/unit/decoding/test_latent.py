@@ -7,9 +7,9 @@ import torch
 from miniatures import decode, ending, lvm, one, padded, pairs, refiner, search, translate
 
 from workflow_src.decoding.refinement import delta_step
-from workflow_src.decoding.widths import length_mask
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.nn.models import Refiner
+from workflow_src.nn.widths import length_mask
 from workflow_src.types import EOS, PAD
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]

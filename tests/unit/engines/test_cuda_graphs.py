@@ -19,7 +19,6 @@ from workflow_src.data.batching import pad
 from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import LM, RESCORER
-from workflow_src.decoding.widths import width_of
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
 from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses
@@ -156,8 +155,7 @@ def test_programs_read_no_values(name):
     meta_pass = open_search(
         own_networks({name: model.to("meta") for name, model in models.items()}, settings), settings, False
     )
-    with width_of(16):
-        outputs = meta_pass(torch.full((4, 16), 5, device="meta"))
+    outputs, _ = meta_pass.at_width(torch.full((4, 16), 5, device="meta"), 16)
     assert all(output.is_meta for output in outputs)
 
 

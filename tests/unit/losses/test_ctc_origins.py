@@ -48,7 +48,7 @@ def test_origins_of_greedy_outputs_follow_from_the_best_path(penalty):
     source = tokens(lengths, SIZE, end=True)
     hypotheses = greedy.translate(source)
     origins = greedy.origins(source, [[output] for output in hypotheses.tokens])
-    logits, mask = slot_logits(model, source, penalty)
+    logits, mask = slot_logits(model, model.encode(source), penalty)
     for row, size in enumerate(lengths):
         path, slots = logits[row, mask[row]].argmax(-1).tolist(), int(mask[row].sum())
         changes = [slot for slot in range(slots) if slot == 0 or path[slot] != path[slot - 1]]
@@ -67,7 +67,7 @@ def test_all_outputs_of_a_beam_are_aligned_as_enumeration_aligns_them(seed, copy
     beam = search("ctc-beam", model, beam=30, min_ratio=0.0)
     outputs = [[words for _, words in ranked] for ranked in beam.translate(SOURCE).ranked()]
     origins = beam.origins(SOURCE, outputs)
-    logits, mask = slot_logits(model, SOURCE)
+    logits, mask = slot_logits(model, model.encode(SOURCE))
     for row in range(len(SOURCE)):
         slots, size = int(mask[row].sum()), length(row)
         best = best_alignments(logits[row], slots, model.blank)

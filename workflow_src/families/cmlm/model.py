@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.widths import places
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, MaskedModel
+from workflow_src.nn.widths import places
 from workflow_src.types import EOS, PAD
 
 
@@ -35,5 +35,5 @@ class MaskedLanguageModel(EncoderDecoder, MaskedModel):
 
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """`states` (C, N, D) where every subword of targets of these lengths (C,) is masked, and their mask (C, N)."""
-        _, mask = places(lengths, self.target_embedding.positions.size(0))
+        _, mask = places(lengths, self.target_embedding.positions.size(0), memory)
         return self.states(memory, torch.where(mask, self.mask_symbol, PAD), mask), mask

@@ -11,12 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.widths import places
 from workflow_src.families.inat import InatConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, IterativeModel
 from workflow_src.nn.weights import copy_matching
+from workflow_src.nn.widths import places
 from workflow_src.registry import families
 from workflow_src.types import EOS
 
@@ -46,7 +46,7 @@ class IterativeRefinementModel(EncoderDecoder, IterativeModel):
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
         codes, table = self.target_embedding.positions, self.source_embedding
-        indices, mask = places(lengths, codes.size(0))
+        indices, mask = places(lengths, codes.size(0), memory)
         inputs = (
             F.embedding(self.copied(memory, lengths, indices), table.weight) * table.scale + codes[: indices.size(0)]
         )

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.widths import length_mask
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
 from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
+from workflow_src.nn.widths import length_mask
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.widths import places
 from workflow_src.families.lanmt import LanmtConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
 from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
 from workflow_src.nn.weights import copy_places
+from workflow_src.nn.widths import places
 from workflow_src.types import EOS, PAD, wide, with_end
 
 
@@ -52,7 +52,7 @@ class SourceLatentVariableModel(SourceLatentModel):
         """Last decoder states (B, T+1, D) for latents (B, S, Z) and numbers of positions (B,): those of an output's
         words and its end. Also the mask (B, T+1)."""
         codes = self.target_embedding.positions
-        _, mask = places(positions, codes.size(0))
+        _, mask = places(positions, codes.size(0), memory)
         width = mask.size(1)
         inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width))
         if self.length_embedding is None:

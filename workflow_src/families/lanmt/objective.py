@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.widths import length_mask
 from workflow_src.losses.common import budget, cells, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
 from workflow_src.losses.settings import ElboConfig
+from workflow_src.nn.widths import length_mask
 from workflow_src.types import Batch, LossTerms, TrainingContext, moved, with_end
 
 if TYPE_CHECKING:

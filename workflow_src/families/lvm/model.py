@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.widths import places
 from workflow_src.families.lvm import LvmConfig
 from workflow_src.nn.gaussian import GaussianHead
 from workflow_src.nn.layers import Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import EncoderDecoder, LatentModel
 from workflow_src.nn.weights import copy_places
+from workflow_src.nn.widths import places
 from workflow_src.types import EOS, PAD, Batch, wide, with_end
 
 
@@ -59,7 +59,7 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
 
     def latent_mask(self, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
         lengths = self.length.predict(memory, choice) + self.extra_positions
-        return places(lengths, self.config.max_positions)[1]
+        return places(lengths, self.config.max_positions, memory)[1]
 
     # 2. Prior and posterior.
 

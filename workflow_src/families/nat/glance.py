@@ -13,7 +13,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.widths import largest
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.aligned import best_and_own, own_symbols
@@ -21,6 +20,7 @@ from workflow_src.losses.common import Cells
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.nn.layers import Memory
+from workflow_src.nn.widths import largest
 
 # Streams of random numbers: for how many symbols are shown, and for which.
 COUNT, WHICH = 1, 2
@@ -74,7 +74,7 @@ def _reference(
     """The reference's symbol of every slot (B, N), and the number that the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
-        return target[:, : largest(slots, target.size(1))], slots
+        return target[:, : largest(slots, target.size(1), memory)], slots
     # The update's pass draws the same numbers again, so that both passes drop the same.
     with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
         hidden, mask = model.hidden(memory, slots, z)

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.decoding.widths import places
 from workflow_src.families.nat import NOT_SHOWN, NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
 from workflow_src.nn.copying import soft_copy
@@ -22,6 +21,7 @@ from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
 from workflow_src.nn.source_latents import SourceLatentModel, SourceLatents
+from workflow_src.nn.widths import places
 from workflow_src.types import EOS
 
 
@@ -105,7 +105,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
         if self.latents is not None:
             memory = self.latents.added(memory, self.latents.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
-        indices, mask = places(slots, codes.size(0), self.most_slots(memory.mask.size(1)))
+        indices, mask = places(slots, codes.size(0), memory, self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, slots, indices)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale

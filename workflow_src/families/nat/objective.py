@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.decoding.widths import length_mask
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
@@ -21,6 +20,7 @@ from workflow_src.losses.common import Cells, budget, cells, cross_entropy_at, l
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
+from workflow_src.nn.widths import length_mask
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 if TYPE_CHECKING:

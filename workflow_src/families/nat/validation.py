@@ -62,6 +62,6 @@ def validate(config: NatObjectiveConfig, _base: None = None) -> DevFigures:
 
 def best_outputs(model: NonAutoregressiveModel, source: Tensor) -> Hypotheses:
     """The best symbol of every slot, without scores."""
-    logits, mask = slot_logits(model, source)
+    logits, mask = slot_logits(model, model.encode(source))
     outputs, scores = model.read_symbols(logits, mask, scored=False)
     return Hypotheses(unpadded(outputs), scores.tolist())

@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.decoding.widths import places
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.nn.copying import soft_copy
 from workflow_src.nn.layers import Memory, dropout, initialise, marked
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import OnePassModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
+from workflow_src.nn.widths import places
 from workflow_src.types import EOS, PAD, values_on_cpu
 
 
@@ -49,7 +49,7 @@ class Tagger(OnePassModel):
     def hidden(self, memory: Memory, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
         config = self.config
-        positions, mask = places(lengths, config.max_positions)
+        positions, mask = places(lengths, config.max_positions, memory)
         copied = soft_copy(memory, lengths, positions, config.copy_temperature).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), values_on_cpu(lengths))[0]
         return dropout(states, config.dropout, self.training), mask

@@ -16,6 +16,6 @@ from workflow_src.nn.models import OnePassModel
 class Argmax(SearchModule):
     def forward(self, source: Tensor, lengths: Tensor | None = None, _watch: Watch | None = None) -> tuple[Tensor, ...]:
         model: OnePassModel = self.model
-        memory, lengths = likely_lengths(model, model.encode(source), self.width, self.choice(lengths))
+        memory, lengths = likely_lengths(model, self.encode(source), self.width, self.choice(lengths))
         hidden, mask = model.hidden(memory, lengths)
         return model.read_symbols(model.logits(hidden), mask, self.ranks)

@@ -127,9 +127,9 @@ class CtcBeam(SearchModule):
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
         if self.noise is None:
-            logits, mask = slot_logits(self.model, source)
+            logits, mask = slot_logits(self.model, self.encode(source))
             return logits, mask.sum(1)
-        memory, z = draw_latents(self.model, self.model.encode(source), self.noise, self.settings.temperature)
+        memory, z = draw_latents(self.model, self.encode(source), self.noise, self.settings.temperature)
         hidden, mask = self.model.hidden(memory, z=z)
         return wide(self.model.logits(hidden)), mask.sum(1)
 

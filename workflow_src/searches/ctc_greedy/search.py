@@ -24,7 +24,7 @@ class CtcGreedy(SearchModule):
     def forward(
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
-        logits, mask = slot_logits(self.model, source, self.settings.blank_penalty)
+        logits, mask = slot_logits(self.model, self.encode(source), self.settings.blank_penalty)
         symbols = torch.where(mask, logits.argmax(-1), PAD)
         return symbols, mean_gains(logits, mask) if self.scored else logits.new_zeros(len(logits))
 
@@ -35,5 +35,5 @@ class CtcGreedy(SearchModule):
     @torch.no_grad()
     def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
         """The source position that each subword of outputs of source (B, S) was read off."""
-        logits, mask = slot_logits(self.model, source, self.settings.blank_penalty)
+        logits, mask = slot_logits(self.model, self.encode(source), self.settings.blank_penalty)
         return source_positions(self.model, source, logits, mask.sum(1), outputs)

@@ -29,7 +29,7 @@ class IterativeRefinement(SearchModule):
     def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
         model: IterativeModel = self.model
         passes, adaptive = self.settings.passes, self.settings.stop == "adaptive"
-        memory, lengths = likely_lengths(model, model.encode(source), self.width, self.choice(lengths))
+        memory, lengths = likely_lengths(model, self.encode(source), self.width, self.choice(lengths))
         hidden, mask = model.hidden(memory, lengths)
 
         def read(number: int, hidden: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:

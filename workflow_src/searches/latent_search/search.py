@@ -41,7 +41,7 @@ class LatentSearch(SearchModule):
     def forward(
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
-        memory = self.model.encode(source)
+        memory = self.encode(source)
         if isinstance(self.model, SourceLatentModel):
             return self._samples_first(self.model, memory)
         return self._lengths_first(self.model, memory)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.search import SearchModule, Watch
-from workflow_src.decoding.widths import fixed
+from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import MaskedModel
 from workflow_src.types import PAD, wide
 
@@ -20,7 +20,7 @@ from workflow_src.types import PAD, wide
 class MaskPredict(SearchModule):
     def forward(self, source: Tensor, lengths: Tensor | None = None, watch: Watch | None = None) -> tuple[Tensor, ...]:
         model: MaskedModel = self.model
-        memory, choice = model.encode(source), self.choice(lengths)
+        memory, choice = self.encode(source), self.choice(lengths)
         if self.width == 1:
             lengths = model.length.predict(memory, choice)
         else:
@@ -29,15 +29,15 @@ class MaskPredict(SearchModule):
         iterations = self.settings.iterations
         hidden, mask = model.hidden(memory, lengths)
         symbols = torch.where(mask, model.mask_symbol, PAD)
-        symbols, chances = _predicted(model, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
+        symbols, chances = _predicted(model, memory, hidden, mask, symbols, wide(hidden.new_zeros(mask.shape)))
         for passes in range(1, iterations):
             if watch:
                 watch(model.output(symbols, mask))
             masked = least_confident(chances, mask, masked_again(lengths, passes, iterations))
             # Short outputs have nothing to mask in the last passes. A graph is wider than its outputs.
-            if fixed() or mask.size(1) * (iterations - passes) // iterations:
+            if memory.fixed or mask.size(1) * (iterations - passes) // iterations:
                 hidden = model.states(memory, torch.where(masked, model.mask_symbol, symbols), mask)
-                symbols, chances = _predicted(model, hidden, masked, symbols, chances)
+                symbols, chances = _predicted(model, memory, hidden, masked, symbols, chances)
         outputs = model.output(symbols, mask)
         if watch:
             watch(outputs)
@@ -65,10 +65,10 @@ def mean_chance(chances: Tensor, mask: Tensor) -> Tensor:
 
 
 def _predicted(
-    model: MaskedModel, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
+    model: MaskedModel, memory: Memory, hidden: Tensor, places: Tensor, symbols: Tensor, chances: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Symbols and their log-probabilities (C, N), predicted from states (C, N, D) at `places` (C, N)."""
-    if fixed():
+    if memory.fixed:
         # A graph has one shape for all passes.
         chance, best = _best(model, hidden)
         return torch.where(places, best, symbols), torch.where(places, chance, chances)

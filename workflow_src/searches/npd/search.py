@@ -26,5 +26,5 @@ class NoisyParallel(SearchModule):
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
         model: LatentModel = self.model
-        memory, z = draw_latents(model, model.encode(source), self.noise, self.settings.temperature)
+        memory, z = draw_latents(model, self.encode(source), self.noise, self.settings.temperature)
         return model.read(memory, z, memory.mask, self.choice(), self.ranks)

@@ -46,7 +46,7 @@ def language_model():
 
 def outputs(model, row: int) -> dict[tuple[int, ...], float]:
     """log p of every output of a sentence, over all alignments of allowed symbols."""
-    logits, mask = slot_logits(model, SOURCE)
+    logits, mask = slot_logits(model, model.encode(SOURCE))
     scores = logits[row, mask[row]].log_softmax(-1)
     by_output: dict[tuple[int, ...], list[float]] = {}
     for path in itertools.product(range(3, SIZE), repeat=len(scores)):
@@ -56,7 +56,7 @@ def outputs(model, row: int) -> dict[tuple[int, ...], float]:
 
 
 def test_greedy_puts_out_the_best_symbol_of_every_slot(model):
-    logits, mask = slot_logits(model, SOURCE)
+    logits, mask = slot_logits(model, model.encode(SOURCE))
     hypotheses = ctc_greedy(model, SOURCE)
     for row in range(len(SOURCE)):
         path = logits[row, mask[row]].argmax(-1)
@@ -77,7 +77,7 @@ def test_collapsing_keeps_what_is_no_blank_and_differs_from_the_slot_before():
 
 @pytest.mark.parametrize("penalty", [1.5, 3.0])
 def test_a_blank_penalty_is_taken_off_the_logits_of_the_blank(model, penalty):
-    logits, mask = slot_logits(model, SOURCE)
+    logits, mask = slot_logits(model, model.encode(SOURCE))
     lowered = logits.clone()
     lowered[..., model.blank] -= penalty
     hypotheses = ctc_greedy(model, SOURCE, penalty)
@@ -408,7 +408,7 @@ def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(m
 @pytest.mark.parametrize("min_ratio", [0.0, 0.05, 1.0])
 @pytest.mark.parametrize("search", searches())
 def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, search):
-    logits = slot_logits(model, SOURCE)[0][0].detach()
+    logits = slot_logits(model, model.encode(SOURCE))[0][0].detach()
     counts, symbols, values = search.probable(logits.numpy(), min_ratio)
     (row,) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), min_ratio, True)
     assert all(map(np.array_equal, row[:3], (counts, symbols, values)))

@@ -139,7 +139,7 @@ class Scripted:
         self.length = SimpleNamespace(predict=lambda _memory, _choice: torch.tensor([len(table[0])]))
 
     def encode(self, _source):
-        return None
+        return SimpleNamespace(fixed=False)
 
     def hidden(self, memory, lengths):
         mask = torch.ones(1, int(lengths), dtype=torch.bool)
