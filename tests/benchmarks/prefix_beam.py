@@ -17,7 +17,7 @@ import torch
 
 from workflow_src.data.lines import read_lines
 from workflow_src.decoding.ctc import slot_logits
-from workflow_src.searches.ctc_beam import compiled, prefixes
+from workflow_src.searches.ctc_beam.compiled import PrefixBeam, try_out
 from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.serving.translator import Translator
 from workflow_src.types import EOS
@@ -43,7 +43,7 @@ def main() -> None:
     translator = Translator.load(arguments.bundle, "cpu")
     settings, _ = translator.settings("ctc-beam")
     model = translator.models["nat"]
-    compiled.try_out()
+    try_out()
     language_model = translator.models["ngram"].scorer
     lines = [line for line in read_lines(arguments.source) if line.strip()][: arguments.sentences]
     logits = []
@@ -55,7 +55,7 @@ def main() -> None:
         rows = [rows_of_arrays(*one, min_ratio, False)[0] for one in logits]
         about = model.blank, width, threshold, language_model, settings.lm_weight, settings.word_bonus
         rounds = [
-            (timed(prefixes.PrefixBeam(*about), rows), timed(compiled.PrefixBeam(*about), rows))
+            (timed(PrefixBeam(*about, fast=False), rows), timed(PrefixBeam(*about), rows))
             for _ in range(arguments.rounds)
         ]
         assert all(one == other for (_, one), (_, other) in rounds)

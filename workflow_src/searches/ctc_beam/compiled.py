@@ -1,7 +1,11 @@
-"""Probable symbols and the prefix beam, compiled by Numba: the same results as `slots` and `prefixes`, faster.
+"""Prefix beam search (Graves & Jaitly 2014; Hannun et al. 2014) over the probable symbols of slots, for Numba.
 
-The steps are in the same order as there, down to the order of equal prefixes. A prefix is a row of two arrays, a state
-of the language model a node of its trie.
+An output's probability is the sum over its alignments. The search goes through the slots and keeps the best prefixes,
+each with the probability of its alignments that end in a blank and of those that end in its last symbol. A prefix is a
+row of two arrays, a state of the language model a node of its trie.
+
+Where Numba is missing or does not work, and for a language model that is no n-gram model, the same functions run
+uncompiled (`interpreted`), many times as slowly.
 
 Numba caches compiled code on disk until this file changes; other files do not count. So constants of other modules are
 arguments here. No class is an argument: a cached file that names a class cannot be read after the class is renamed.
@@ -11,19 +15,29 @@ Nor are slices assigned: for its error of unequal shapes, such a line takes a se
 from __future__ import annotations
 
 import functools
+import importlib
+import importlib.util
+import logging
 from collections.abc import Callable
 from math import inf, log
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any
 
-import numba
 import numpy as np
 
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.searches.ctc_beam.prefixes import SMALLEST, Output, vanished
+from workflow_src.errors import ConfigError
+from workflow_src.searches.ctc_beam import slots
 from workflow_src.searches.ctc_beam.slots import LEAST, Probable, Row, below
-from workflow_src.types import EOS, UNK
+from workflow_src.types import EOS, UNK, LanguageModel
 
+logger = logging.getLogger("continuum")
+
+# Score and subwords.
+Output = tuple[float, tuple[int, ...]]
+# Below this, probabilities are scaled before they vanish.
+SMALLEST = 1e-100
 # Number of logits that are compared at once; few such parts hold a probable symbol.
 PART = 256
 # Average number of symbols of a slot for which there is room at first.
@@ -44,15 +58,49 @@ SCORE, ENDED, OPEN = range(3)
 # Further columns of continuations: a prefix, the symbol that it grows by (-1: none), and the node after that. For a
 # prefix that grows, ENDED holds the score of the symbol.
 GROWS, BY, AFTER = range(3)
+# Number of states of a language model that is no n-gram model from which on they are forgotten.
+STATES = 2**17
 # The start of counts that are arguments: for the literal 0, functions would be compiled once more.
 ZERO = np.int64(0)
 
 
-# Raises RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
-_compiled: Callable = numba.njit(cache=True, error_model="numpy")
+def warn(failure: Exception) -> None:
+    """Log a warning that searches are not compiled."""
+    reason = " ".join(str(failure).split())[:200]
+    logger.warning(
+        "warning: Numba cannot be used (%s: %s), and beams take longer; a folder in NUMBA_CACHE_DIR that can be "
+        "written to may help",
+        type(failure).__name__,
+        reason,
+    )
+
+
+def _numba() -> ModuleType | None:
+    """Numba (the extra `fast`), where it is installed and can be imported."""
+    if importlib.util.find_spec("numba") is None:
+        return None
+    try:
+        return importlib.import_module("numba")
+    except Exception as failure:
+        # An error of LLVM.
+        warn(failure)
+        return None
+
+
+NUMBA = _numba()
+
+
+def _decorator(**options: Any) -> Callable:
+    """Compiles functions where there is Numba, else leaves them as they are.
+
+    Calls raise RuntimeError where no folder can be a cache: compiling in every process takes longer than Python.
+    """
+    return NUMBA.njit(cache=True, error_model="numpy", **options) if NUMBA else lambda function: function
+
+
+_compiled = _decorator()
 # For functions that allocate nothing: counting references to arrays would take most of their time.
-_WITHOUT_COUNTS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
-_plain: Callable = numba.njit(**_WITHOUT_COUNTS)
+_plain = _decorator(_nrt=False)
 
 
 # `words`, which add to scores, is one argument: a trie, a cache of its probabilities, their weight, and the bonus.
@@ -159,7 +207,8 @@ def _probable(logits, best, below, least, counts, symbols, values):
 
 @_compiled
 def _sorted(symbols, values, probabilities, blank):
-    """The symbols of a slot, sorted by probability (stable), and the blank's values, as `prefixes.Slot`."""
+    """The symbols of a slot but the blank, their logarithms and probabilities, sorted by these (stable); and the
+    logarithm and the probability of the blank, -inf and 0 where it is not probable enough."""
     size = len(symbols)
     sorted_symbols, logs, shares = np.empty(size, np.int64), np.empty(size), np.empty(size)
     log_blank, p_blank, count = -inf, 0.0, 0
@@ -471,26 +520,81 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
     return scores[order], *_outputs(tree, prefix, order[:limit])
 
 
+def vanished() -> ConfigError:
+    """The error for a sentence in which all prefixes have the probability 0."""
+    problem = "no translation has a probability any more"
+    return ConfigError("lm_weight", problem=problem, hint="use smaller values of lm_weight and word_bonus")
+
+
+class States:
+    """Any language model with the states that a search met numbered, as nodes; for the uncompiled search alone."""
+
+    def __init__(self, model: LanguageModel):
+        self.model = model
+        self.forget()
+
+    def forget(self) -> None:
+        self.states: list[Any] = [self.model.start]
+        self.numbers = {self.model.start: 0}
+
+    def step(self, node: int, word: int) -> tuple[float, int]:
+        """log p(word | node), and the node after it."""
+        value, state = self.model.step(self.states[node], int(word))
+        if state not in self.numbers:
+            self.numbers[state] = len(self.states)
+            self.states.append(state)
+        return value, self.numbers[state]
+
+
+def _state_step(states: States, node: int, word: int) -> tuple[float, int]:
+    return states.step(node, word)
+
+
+def interpreted(step: Callable | None = None) -> Callable:
+    """`search` as plain Python, with another function for the steps of the language model, if one is given."""
+    names = dict(globals())
+    for name, function in globals().items():
+        python_function = getattr(function, "py_func", function)
+        if isinstance(python_function, FunctionType) and python_function.__module__ == __name__:
+            names[name] = FunctionType(python_function.__code__, names, name, python_function.__defaults__)
+    if step is not None:
+        names["_step"] = step
+    return names["search"]
+
+
 class PrefixBeam:
-    """`prefixes.PrefixBeam` for n-gram models alone."""
+    """The search for the row of a sentence; probabilities of the language model are cached across sentences.
+
+    `threshold`: continuations whose score is further below the best of their slot are dropped. Without `fast`, nothing
+    is compiled.
+    """
 
     def __init__(
         self,
         blank: int,
         width: int,
         threshold: float | None,
-        language_model: NgramModel | None,
+        language_model: LanguageModel | None,
         lm_weight: float,
         word_bonus: float,
+        fast: bool = True,
     ):
         self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
-        trie, self._start = _trie(language_model)
+        words: Any
+        if language_model is None or isinstance(language_model, NgramModel):
+            words, self._start = _trie(language_model)
+            self._compiled = fast and installed()
+            self._find = search if self._compiled else interpreted()
+        else:
+            words, self._start, self._compiled = States(language_model), 0, False
+            self._find = interpreted(_state_step)
         self.cache = np.full((CACHED, 3), -1), np.zeros(CACHED)
-        self._words = trie, self.cache, float(lm_weight), float(word_bonus)
+        self._words = words, self.cache, float(lm_weight), float(word_bonus)
 
-    @staticmethod
-    def probable(logits: np.ndarray, min_ratio: float) -> Probable:
+    def probable(self, logits: np.ndarray, min_ratio: float) -> Probable:
         """As `slots.probable`."""
+        if not self._compiled:
+            return slots.probable(logits, min_ratio)
         kind, best = logits.dtype.type, logits.max(-1)
         counts, room = np.empty(len(logits), np.int64), ROOM * len(logits)
         while True:
@@ -514,11 +618,14 @@ class PrefixBeam:
 
     def _search(self, row: Row, limit: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         counts, symbols, values, _ = row
+        model = self._words[0]
+        if isinstance(model, States) and len(model.states) > STATES:
+            model.forget()
+            self.cache[0].fill(-1)
         if len(values) > FEW * len(counts):
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
             symbols, values = symbols[order], values[order]
-        # NumPy's exponential, as in `prefixes`: another one may differ in the last digit, which can change the order.
-        outputs = search(
+        outputs = self._find(
             counts,
             symbols,
             values,
@@ -541,6 +648,11 @@ def try_out() -> None:
     """Compile the search, or read it from the cache, and run it."""
     beam = PrefixBeam(1, 1, None, None, 0.0, 0.0)
     beam.best(Row(*beam.probable(np.zeros((1, 2), np.float32), 0.5), 0.0))
+
+
+def installed() -> bool:
+    """Whether functions of this module are compiled."""
+    return NUMBA is not None
 
 
 def is_cached() -> bool:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import functools
-import importlib
-import importlib.util
 import logging
 import math
 from collections.abc import Sequence
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import draw_latents, noise_table
 from workflow_src.decoding.ctc import slot_logits
-from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.ranking import Compiled, best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
 from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.nn.models import Scorer
-from workflow_src.searches.ctc_beam import CtcBeamSettings, prefixes
-from workflow_src.searches.ctc_beam.prefixes import PrefixBeam as Beam
+from workflow_src.searches.ctc_beam import CtcBeamSettings, compiled
+from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.types import Hypotheses, LanguageModel, Networks, wide
 
@@ -30,48 +26,44 @@ log = logging.getLogger("continuum")
 
 
 @functools.cache
-def _compiled() -> ModuleType | None:
-    """The module that needs Numba (the extra `fast`), where that is installed and works."""
-    if importlib.util.find_spec("numba") is None:
-        return None
+def _fast() -> bool:
+    """Whether Numba (the extra `fast`) is installed and works."""
+    if not compiled.installed():
+        return False
     try:
-        module = importlib.import_module("workflow_src.searches.ctc_beam.compiled")
-        if not module.is_cached():
+        if not compiled.is_cached():
             log.info("compiling the search over prefixes; this takes some ten seconds, once")
-        module.try_out()
+        compiled.try_out()
     except Exception as failure:
         # An error of Numba, LLVM, or their cache; translations are the same without them.
-        reason = " ".join(str(failure).split())[:200]
-        log.warning(
-            "warning: Numba cannot be used (%s: %s), and beams take longer; a folder in NUMBA_CACHE_DIR that can be "
-            "written to may help",
-            type(failure).__name__,
-            reason,
-        )
-        return None
-    return module
+        compiled.warn(failure)
+        return False
+    return True
 
 
-def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> Beam:
+def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> PrefixBeam:
     """The beam search of rows: compiled where possible."""
     return _beam(blank, settings.beam, settings.beam_threshold, language_model, settings.lm_weight, settings.word_bonus)
 
 
 @functools.lru_cache(maxsize=1)
 def _beam(
-    blank: int, width: int, threshold: float | None, language_model: LanguageModel | None, *weights: float
-) -> Beam:
+    blank: int,
+    width: int,
+    threshold: float | None,
+    language_model: LanguageModel | None,
+    lm_weight: float,
+    word_bonus: float,
+) -> PrefixBeam:
     """`beam_of`, cached: the next batch can use cached probabilities of the language model."""
-    usable = language_model is None or isinstance(language_model, NgramModel)
-    module = (_compiled() if usable else None) or prefixes
-    return module.PrefixBeam(blank, width, threshold, language_model, *weights)
+    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=_fast())
 
 
 def hypotheses_of_rows(
     rows: Sequence[Row],
     source: Tensor,
     settings: CtcBeamSettings,
-    beam: Beam,
+    beam: PrefixBeam,
     rescorer: Scorer | Compiled | None = None,
     scored: bool = True,
 ) -> Hypotheses:

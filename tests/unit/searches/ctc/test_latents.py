@@ -13,7 +13,7 @@ from workflow_src.decoding.ctc import collapse
 from workflow_src.nn.length import LengthChoice
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.ctc_beam import CtcBeamSettings
-from workflow_src.searches.ctc_beam.prefixes import PrefixBeam
+from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.spec import MODEL
