@@ -23,6 +23,8 @@ SYNCHRONISING = {
 # Operators without the tag "pointwise" that take 0-d operands from the CPU.
 TAKES_CPU_SCALARS = ("aten::fill_", "aten::masked_fill", "aten::_foreach", "aten::_fused_adam")
 INDEXING = ("aten::index.Tensor", "aten::_unsafe_index.Tensor", "aten::index_put", "aten::_index_put_impl_")
+# Operators that read no value of their tensors.
+SHAPES_ALONE = ("aten::empty_like", "aten::zeros_like", "aten::ones_like", "aten::full_like", "aten::new_")
 # Operators that only make memory, or another view of it.
 NO_KERNEL = ("aten::empty", "aten::new_empty", "aten::_unsafe_view", "aten::lift_fresh")
 NO_NUMPY = "can't convert {} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
@@ -113,6 +115,8 @@ def dispatch(function, args, kwargs):
     elsewhere = requested is not None and torch.device(requested).type in ("cuda", "meta")
     if not on_gpu and not elsewhere:
         return function(*args, **kwargs)
+    if requested is not None and torch.device(requested) == CPU and function.name().startswith(SHAPES_ALONE):
+        return function(*unwrapped(args), **kwargs)
     if function is aten._to_copy.default:
         return _copied(args[0], kwargs)
     if function is aten.copy_.default:
