@@ -7,11 +7,14 @@ from torch import Tensor
 
 from workflow_src.nn.layers import Memory
 
+# Of the weights of source positions by their distance.
+TEMPERATURE = 0.3
 
-def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor, temperature: float) -> Tensor:
+
+def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor) -> Tensor:
     """Means of source states (B, S, D) around positions (N,) of targets of `lengths` (B,), (B, N, D).
 
-    Position n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / temperature)
+    Position n of N lies at (n + 1/2) S / N - 1/2 of S source positions; weights are softmax(-distance / TEMPERATURE)
     (Wei et al. 2019).
     """
     # As precise as the states: rounding of a softmax may depend on its width, which padding changes.
@@ -19,5 +22,5 @@ def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor, temperature: f
     source_lengths = memory.mask.sum(1).to(dtype)
     centre = (positions + 0.5).to(dtype) * (source_lengths / lengths)[:, None] - 0.5
     distance = (centre[..., None] - torch.arange(memory.states.size(1), device=lengths.device)).abs()
-    scores = (-distance / temperature).masked_fill(~memory.mask[:, None], float("-inf"))
+    scores = (-distance / TEMPERATURE).masked_fill(~memory.mask[:, None], float("-inf"))
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states

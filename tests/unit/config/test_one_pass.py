@@ -115,11 +115,6 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"setting": "systems.one", "mentions": ("model.posterior_layers", "model.latent")},
         ),
         (
-            {"model": {"copy_source": "uniform", "copy_temperature": 0.5}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("model.copy_temperature", "model.copy_source")},
-        ),
-        (
             {"model": {"head_scale": 0.2}},
             {"search": "ctc-greedy"},
             {"setting": "systems.one", "mentions": ("model.head_scale", "model.latent")},

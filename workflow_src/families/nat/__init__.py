@@ -43,9 +43,6 @@ class NatConfig(StackConfig):
     copy_source: Literal["soft", "uniform"] = Field(
         "soft", description="a slot begins with a mean of the source states around its place, or (uniform) with one"
     )
-    copy_temperature: float = Field(
-        0.3, gt=0, description="soft copy: weights are softmax(-distance in source positions / this)"
-    )
     latent: Literal["none", "vae"] = Field(
         "none", description="vae: a Gaussian latent of each source position is added to its state"
     )
@@ -118,11 +115,6 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
                     f"{section}.{name} is for model.{switch}: {' or '.join(values)}, and that is "
                     f"{getattr(model, switch)}; remove one of the two"
                 )
-    if _changed(model, "copy_temperature") and model.copy_source != "soft":
-        return (
-            f"model.copy_temperature is for model.copy_source: soft, and that is {model.copy_source}; remove one of "
-            "the two"
-        )
     for name in ("glance_count", "glance_share", "glance_end"):
         if _changed(objective, name) and objective.glance != "glat":
             return (

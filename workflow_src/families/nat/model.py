@@ -73,7 +73,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
     def copied(self, memory: Memory, slots: Tensor, indices: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and their indices (N,)."""
         if self.config.copy_source == "soft":
-            return soft_copy(memory, slots, indices, self.config.copy_temperature)
+            return soft_copy(memory, slots, indices)
         # Padded slots read the last state, and are masked later.
         source = self.slot_origins(memory.mask.sum(1), slots, indices).clamp(max=memory.states.size(1) - 1)
         return memory.states.gather(1, source[..., None].expand(-1, -1, memory.states.size(2)))

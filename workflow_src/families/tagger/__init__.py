@@ -14,9 +14,6 @@ class TaggerConfig(Frozen):
     embedding_dim: int = Field(gt=0, description="width of the source embeddings")
     source_layers: int = Field(1, gt=0, description="LSTM layers over the source")
     target_layers: int = Field(1, gt=0, description="LSTM layers over the positions of the target")
-    copy_temperature: float = Field(
-        0.3, gt=0, description="a position begins with source states: weights are softmax(-distance / this)"
-    )
     dropout: float = Field(0.1, ge=0, lt=1)
     max_positions: int = Field(512, gt=0, description="longest sequence in subwords, end symbol counted")
     max_length_difference: int = Field(50, gt=0, description="the length head classifies |y|-|x| in [-this, this]")

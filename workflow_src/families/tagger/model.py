@@ -50,7 +50,7 @@ class Tagger(OnePassModel):
         """Last states (B, N, 2D) at the positions of targets of lengths (B,), and the mask (B, N) of real ones."""
         config = self.config
         positions, mask = places(lengths, config.max_positions, memory)
-        copied = soft_copy(memory, lengths, positions, config.copy_temperature).to(memory.states.dtype)
+        copied = soft_copy(memory, lengths, positions).to(memory.states.dtype)
         states = self.decoder(dropout(copied, config.dropout, self.training), values_on_cpu(lengths))[0]
         return dropout(states, config.dropout, self.training), mask
 

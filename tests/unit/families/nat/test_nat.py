@@ -37,7 +37,7 @@ def test_slots_never_outnumber_the_positions():
 
 
 def test_soft_copy_weighs_source_states_by_their_distance():
-    model = nat(upsample=1.5, copy_source="soft", copy_temperature=0.7)
+    model = nat(upsample=1.5, copy_source="soft")
     source = pairs([4, 2], [1, 1]).source
     memory = model.encode(source)
     slots = model.slots(memory)
@@ -46,7 +46,7 @@ def test_soft_copy_weighs_source_states_by_their_distance():
         length, count = int(memory.mask[row].sum()), int(slots[row])
         for slot in range(count):
             centre = (slot + 0.5) * length / count - 0.5
-            weights = [math.exp(-abs(j - centre) / 0.7) for j in range(length)]
+            weights = [math.exp(-abs(j - centre) / 0.3) for j in range(length)]
             expected = sum(w / sum(weights) * memory.states[row, j] for j, w in enumerate(weights))
             assert torch.allclose(actual[row, slot], expected, atol=1e-6)
 
