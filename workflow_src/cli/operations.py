@@ -30,7 +30,8 @@ FORMAT = 1
 class Operations:
     """Counts for a plan without auto, for sentences of the mean length; None where they cannot be counted.
 
-    `keep` writes new counts beside those of the code as it is now.
+    `keep` writes new counts beside those of the code as it is now. What cannot be counted is tried and named every
+    time.
     """
 
     def __init__(self, plan: Plan, sizes: Sizes):
@@ -69,9 +70,10 @@ class Operations:
         return work.tokens * (each if work.training else each / self.length)
 
     def keep(self) -> None:
-        if self.new:
+        counts = {digest: count for digest, count in self.counts.items() if count is not None}
+        if self.new and counts:
             try:
-                write_json(FILE, {"format": FORMAT, **self.code, "counts": self.counts})
+                write_json(FILE, {"format": FORMAT, **self.code, "counts": counts})
             except OSError as failure:
                 print(f"warning: counted operations are not kept: {failure}", file=sys.stderr)
 
