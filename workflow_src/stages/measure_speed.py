@@ -30,12 +30,12 @@ from workflow_src.records.provenance import provenance
 from workflow_src.registry import default_engine, engines, fill, searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files
-from workflow_src.spec import MODEL, Frozen
+from workflow_src.spec import MODEL, Frozen, Search
 
 OWN = default_engine().name
 NO_GPU = "there is no GPU here, or runtime.device is cpu; remove gpu from speed.protocols"
 ONE_THREAD = "this job has one CPU thread, which cpu-1-thread measures; on a cluster raise runtime.speed_threads"
-# Subwords of the sentence whose operations are counted.
+# Subwords of the sentence whose operations are counted, where the networks have positions for it.
 COUNTED_LENGTH = 20
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
 Folders = dict[str, dict[str, Path]]
@@ -140,34 +140,46 @@ def orders(rows: Sequence[Decode], folders: Folders, protocol: Protocol, precisi
 
 
 def operations(rows: Sequence[Decode], bundles: Mapping[str, Path]) -> dict[tuple[str, str], float]:
-    """Operations of a step for a subword, by (system, search): what one step more adds, with networks of the sizes in
-    the descriptions of bundles."""
-    from workflow_src.training import counting
-
+    """Operations of a step for a subword, by (system, search); those that cannot be counted are left out, and the log
+    names them."""
     counts: dict[tuple[str, str], float] = {}
-    for row in rows:
-        search, key = searches()[row.search], (row.system, row.search)
-        if not (search.even_steps and search.series) or key in counts or row.system not in bundles:
-            continue
-        description = bundle.read_bundle(bundles[row.system])
-        names = fill(search.needs, bundle.networks(description), bundle.roles(description))
-        described = {role: description.models[name] for role, name in names.items()}
-        networks = {
-            role: counting.without_weights(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
-            for role, network in described.items()
-        }
-        sizes = described[MODEL].sizes
-        fewer, more = (
-            counting.search(
-                networks,
-                search.settings(**{search.series: search.first_value + steps}),
-                sizes.target + len(sizes.symbols),
-                COUNTED_LENGTH,
-            )
-            for steps in (0, 1)
-        )
-        counts[key] = (more - fewer) / COUNTED_LENGTH
+    for key in dict.fromkeys((row.system, row.search) for row in rows):
+        system, search = key[0], searches()[key[1]]
+        if search.even_steps and search.series and system in bundles:
+            try:
+                counts[key] = _operations_of_a_step(search, search.series, bundles[system])
+            except Exception as failure:
+                # Networks and searches of plug-ins may need more than zeros.
+                reason = " ".join(str(failure).split()) or type(failure).__name__
+                log.warning("operations of a step of %s with %s are not counted: %s", search.title, system, reason)
     return counts
+
+
+def _operations_of_a_step(search: Search, series: str, folder: Path) -> float:
+    """For a subword: what one step more of the `series` adds, with networks of the sizes that a bundle describes."""
+    from workflow_src.training import counting
+    from workflow_src.types import max_positions
+
+    description = bundle.read_bundle(folder)
+    names = fill(search.needs, bundle.networks(description), bundle.roles(description))
+    described = {role: description.models[name] for role, name in names.items()}
+    networks = {
+        role: counting.without_weights(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
+        for role, network in described.items()
+    }
+    sizes = described[MODEL].sizes
+    # Both sides may have an end symbol.
+    length = max(1, min(COUNTED_LENGTH, *(max_positions(network) - 2 for network in networks.values())))
+    fewer, more = (
+        counting.search(
+            networks,
+            search.settings(**{series: search.first_value + steps}),
+            sizes.target + len(sizes.symbols),
+            length,
+        )
+        for steps in (0, 1)
+    )
+    return (more - fewer) / length
 
 
 def start_workers(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import parse
 from workflow_src.stages import measure_speed
+from workflow_src.training import counting
 
 ROWS = [
     {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "length_penalty": 1.0},
@@ -265,6 +267,25 @@ def test_operations_of_a_step_are_those_of_what_a_step_computes(tiny_bundles):
     # Two layers, which attend to 21 positions of both sides.
     attention = 4 * 4 * 21 * network.config.dim
     assert key == ("lvm", "delta") and counted == pytest.approx((2 * weights + attention) * 21 / 20, rel=0.15)
+
+
+def test_what_cannot_be_counted_is_named_and_nothing_that_was_timed_is_lost(tiny_bundles, monkeypatch, caplog):
+    row = parse(Decode, {"system": "lvm", "name": "d", "search": "delta", "steps": 2, "engine": "eager"})
+    monkeypatch.setattr(counting, "without_weights", lambda *_: 1 / 0)
+    assert measure_speed.operations([row, row], {"lvm": tiny_bundles["lvm"]}) == {}
+    (record,) = caplog.records
+    assert "lvm" in record.getMessage() and "division by zero" in record.getMessage()
+
+
+def test_steps_of_networks_for_short_sentences_are_counted(tiny_bundles, tmp_path):
+    short = tmp_path / "short"
+    shutil.copytree(tiny_bundles["lvm"], short)
+    description = json.loads((short / "bundle.json").read_text())
+    for network in description["models"].values():
+        network["model"]["max_positions"] = 8
+    (short / "bundle.json").write_text(json.dumps(description))
+    rows = [parse(Decode, {"system": "lvm", "name": "d", "search": "delta", "steps": 2, "engine": "eager"})]
+    assert measure_speed.operations(rows, {"lvm": short})["lvm", "delta"] > 0
 
 
 def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path, tiny_bundles):
