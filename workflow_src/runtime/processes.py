@@ -1,8 +1,7 @@
 """One training in several processes: each computes its parts of an update's batch, and gradients are added up.
 
 Processes are started by torchrun, which gives each its RANK. Process 0 alone writes files. Gradients travel once an
-update, after a process has finished all its parts: a part that ran out of memory can be computed again before anything
-was sent.
+update, after a process has finished all its parts.
 """
 
 from __future__ import annotations
