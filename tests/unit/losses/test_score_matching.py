@@ -66,13 +66,18 @@ def test_latents_are_drawn_from_the_prior_with_shrunken_noise_and_goals_are_delt
     """One number scales the noise of a sentence, or of the whole batch."""
     frozen, mask = lvm(end_symbol=end).requires_grad_(False), positions(end)
     config = ScoreMatchingConfig(delta_steps=2, noise_power=power, noise_scale=scale, pre_update_probability=0)
-    z, goal, memory = latents_and_goals(None, batch, mask, context(seed=4, frozen=frozen), config)
+    drawing = context(seed=4, frozen=frozen)
+    z, goal, memory = latents_and_goals(None, batch, mask, drawing, config)
     mean, deviation = frozen.prior(memory, mask)
     noise = normal(sentence_keys(batch, 4), (5 + end, 3))
     assert not z.requires_grad and not goal.requires_grad
     shrunken = ((z - mean) / (deviation * noise)).flatten(1)
     assert torch.allclose(shrunken, shrunken[:, :1].expand_as(shrunken), rtol=1e-9)
     assert len({round(float(value), 9) for value in shrunken[:, 0]}) == numbers
+    # A power of numbers that are uniform between 0 and 1, as they are themselves where the power is 1.
+    plain = latents_and_goals(None, batch, mask, drawing, config.model_copy(update={"noise_power": 1.0}))[0]
+    scales = ((plain - mean) / (deviation * noise)).flatten(1)
+    assert torch.allclose(shrunken, scales**power, rtol=1e-9) and ((scales > 0) & (scales < 1)).all()
     for _ in range(2):
         z = delta_step(frozen, memory, z, mask)
     assert torch.allclose(goal, z, atol=1e-12)

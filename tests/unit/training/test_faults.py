@@ -64,10 +64,11 @@ def spoiled(at, factor, gradient=False):
             terms = objective(model, batch, context)
             if context.step not in at:
                 return terms
-            total = terms.loss * factor
             if gradient:
-                total = terms.loss.detach() + (total - total.detach())
-            return LossTerms(total, terms.count, terms.figures)
+                # The loss stays finite.
+                terms.loss.register_hook(lambda upstream: upstream * factor)
+                return terms
+            return LossTerms(terms.loss * factor, terms.count, terms.figures)
 
         return call
 
