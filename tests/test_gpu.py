@@ -30,7 +30,7 @@ from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import open_search, own_networks
-from workflow_src.engines.cuda_graphs import CapturedPasses
+from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
@@ -116,21 +116,21 @@ CAPTURED = {
 
 
 @pytest.mark.parametrize("name", CAPTURED)
-def test_captured_passes_translate_like_dynamic_shapes(name):
+def test_captured_searches_translate_like_dynamic_shapes(name):
     """Of every family: replayed for other sentences than those of the capture."""
     family, make, settings = CAPTURED[name]
     runtime, declared = choose("cuda", "float32"), registry.searches()[name.partition(",")[0]]
     models = {family: make()} | ({"score": refiner("score")} if declared.name == "score" else {})
     settings = declared.settings(**settings)
     on_gpu = {name: copy.deepcopy(model).to(runtime.device) for name, model in models.items()}
-    passes = CapturedPasses(on_gpu, runtime.device)
+    engine = CapturedSearches(on_gpu, runtime.device)
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
     search = open_search(own_networks(models, settings), settings, scored=False)
     expected = search.translate(pad(sources, eos=True)).tokens
     for size in (1, 3, 7, 1):
-        by_batch = [passes.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
+        by_batch = [engine.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
         assert [row for rows in by_batch for row in rows] == expected
-    assert passes._programs and all(program.graph is not None for program in passes._programs.values())
+    assert engine._programs and all(program.graph is not None for program in engine._programs.values())
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam"])
@@ -139,12 +139,12 @@ def test_captured_autoregressive_searches_agree(search):
     runtime, settings = choose("cuda", "float32"), registry.searches()[search].settings()
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
     model = copy.deepcopy(transformer(seed=5)).to(runtime.device)
-    passes = CapturedPasses({"transformer": model}, runtime.device)
+    engine = CapturedSearches({"transformer": model}, runtime.device)
     for size in (1, 7, 3, 1):
         for first in range(0, 7, size):
             batch = sources[first : first + size]
             expected = searched({MODEL: model}, pad(batch, eos=True).to(runtime.device), settings)
-            actual = passes.translate(batch, settings, scored=True)
+            actual = engine.translate(batch, settings, scored=True)
             assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-9)
 
 

@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from workflow_src.decoding.batches import search_all
 from workflow_src.decoding.search import open_search, own_networks
-from workflow_src.engines.cuda_graphs import CapturedPasses
+from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.families.build import build
 from workflow_src.registry import families, searches
 from workflow_src.types import EOS, Hypotheses
@@ -115,8 +115,8 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
     settings = declared.settings(**row.settings)
     if not (declared.program or declared.positions) or declared.varies(settings):
         return None
-    passes = CapturedPasses({family: model.to(device) for family, model in networks(row).items()}, device)
-    return lambda: passes.translate([SENTENCE], settings)
+    engine = CapturedSearches({family: model.to(device) for family, model in networks(row).items()}, device)
+    return lambda: engine.translate([SENTENCE], settings)
 
 
 def captured(row: Row) -> Counter[str] | None:

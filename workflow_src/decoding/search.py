@@ -83,7 +83,7 @@ class SearchModule(nn.Module):
     @torch.no_grad()
     def translate(self, source: Tensor, lengths: Tensor | None = None, trace: bool = False) -> Hypotheses:
         """Translations of source (B, S); a `trace` has the best candidates' outputs after every step."""
-        # At most ROWS candidates are computed together.
+        # At most ROWS candidates are computed together, or those of one sentence.
         rows = max(1, ROWS // self.rows)
         parts = [
             self._part(source[start : start + rows], None if lengths is None else lengths[start : start + rows], trace)

@@ -1,4 +1,4 @@
-"""Searches with a program, of any family, with static shapes, on GPUs captured in CUDA graphs: one launch a batch.
+"""Searches of any family with static shapes, on GPUs captured in CUDA graphs: one launch a batch, or a block of steps.
 
 Sources are padded to buckets. The width of outputs depends on values, such as predicted lengths: a program is captured
 for the widest outputs so far of sources of its bucket, and returns the width that its outputs need. Where that is more,
@@ -28,10 +28,10 @@ from workflow_src.types import Hypotheses, Networks, max_positions
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
 # Searches, by their settings, whose programs are kept.
-PASSES = 16
+KEPT_SEARCHES = 16
 
 
-class CapturedPasses:
+class CapturedSearches:
     """The engine for the searches of a system that have programs. `models` are its networks by family.
 
     Each program is captured once with scores and once without, as they are asked for.
@@ -43,8 +43,10 @@ class CapturedPasses:
         self.models, self.device = dict(models), device
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings and `scored`: the networks of a search, its pass, and the key of its graph.
-        self._passes: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, SearchModule, str]] = Bounded(PASSES)
+        # By settings and `scored`: the networks of a search, the search, and the key of its graph.
+        self._searches: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, SearchModule, str]] = Bounded(
+            KEPT_SEARCHES
+        )
         # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
@@ -87,30 +89,30 @@ class CapturedPasses:
         self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool, networks: Networks | None
     ) -> Hypotheses:
         count = len(sources)
-        program, graph = self._pass(settings, scored, networks)
+        search, graph = self._search(settings, scored, networks)
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
         ids = filled(sources, *key[1:])
-        if isinstance(program, StepSearch):
-            if not hasattr(program.model, "start_fixed"):
-                return program.translate(ids[:count].to(self.device))
-            return self._steps.translate(graph, program, ids, count)
-        outputs = self._outputs(key, program, ids, count)
-        source = self._sources[key] if program.declared.logits else ids
-        return program.hypotheses(source[:count], outputs)
+        if isinstance(search, StepSearch):
+            if not hasattr(search.model, "start_fixed"):
+                return search.translate(ids[:count].to(self.device))
+            return self._steps.translate(graph, search, ids, count)
+        outputs = self._outputs(key, search, ids, count)
+        source = self._sources[key] if search.declared.logits else ids
+        return search.hypotheses(source[:count], outputs)
 
-    def _outputs(self, key: Key, program: SearchModule, ids: Tensor, count: int) -> list[Tensor]:
+    def _outputs(self, key: Key, search: SearchModule, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
             source = ids.to(self.device)
-            self._widths[key] = self._widest(program, source)
+            self._widths[key] = self._widest(search, source)
             self._sources[key] = source
         self._sources[key].copy_(ids, non_blocking=True)
         while True:
-            outputs, needed_width = self._program(key, program)()
+            outputs, needed_width = self._program(key, search)()
             # Without spare rows. A search may have several rows for a sentence.
             tensors = [output[: count * (len(output) // len(ids))] for output in outputs]
             tensors += [] if needed_width is None else [needed_width]
-            if not program.declared.logits:
+            if not search.declared.logits:
                 # With one wait for all.
                 tensors = on_cpu(*tensors)
             width = 0 if needed_width is None else int(tensors[-1])
@@ -121,34 +123,33 @@ class CapturedPasses:
             del self._programs[key]
             self._widths[key] = bucket(width, self.limit)
 
-    def _widest(self, program: SearchModule, ids: Tensor) -> int:
+    def _widest(self, search: SearchModule, ids: Tensor) -> int:
         """The width of outputs of these sources, rounded up; 0 where it does not depend on values."""
-        _, width = program.at_width(ids, None)
+        _, width = search.at_width(ids, None)
         return 0 if width is None else bucket(int(width), self.limit)
 
-    def _program(self, key: Key, program: SearchModule) -> Program:
+    def _program(self, key: Key, search: SearchModule) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
-
-            self._programs[key] = Program(lambda: program.at_width(ids, size), self.device, self.pool)
+            self._programs[key] = Program(lambda: search.at_width(ids, size), self.device, self.pool)
         return self._programs[key]
 
-    def _pass(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[SearchModule, str]:
-        cached = self._passes.get((settings, scored))
+    def _search(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[SearchModule, str]:
+        cached = self._searches.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
-            program = open_search(networks or own_networks(self.models, settings), settings, scored)
-            cached = self._passes[settings, scored] = networks, program, graph_key(settings, scored)
+            search = open_search(networks or own_networks(self.models, settings), settings, scored)
+            cached = self._searches[settings, scored] = networks, search, graph_key(settings, scored)
             self._drop_unused()
         return cached[1:]
 
     def _drop_unused(self) -> None:
-        """Free programs of passes that are not kept."""
-        graphs = {graph for _, _, graph in self._passes.values()}
+        """Free programs of searches that are not kept."""
+        graphs = {graph for _, _, graph in self._searches.values()}
         for key in [key for key in self._sources if key[0] not in graphs]:
             del self._sources[key], self._widths[key]
             self._programs.pop(key, None)
         self._steps.drop_others(graphs)
 
 
-def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedPasses:
-    return CapturedPasses(models, device)
+def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedSearches:
+    return CapturedSearches(models, device)

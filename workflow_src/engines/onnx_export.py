@@ -1,7 +1,7 @@
-"""Exporting a search with a program (`decoding/passes.py`) as an ONNX graph: by PyTorch, then rewritten and rounded.
+"""Exporting a search with a program (`decoding/search.py`) as an ONNX graph: by PyTorch, then rewritten and rounded.
 
-`torch.onnx.export` follows the program's operators. Rewrites make graphs of single sentences faster: products of one
-input become one product, equal products are computed once, and a last maximum is left to NumPy.
+`torch.onnx.export` follows the operators of its `forward`. Rewrites make graphs of single sentences faster: products of
+one input become one product, equal products are computed once, and a last maximum is left to NumPy.
 """
 
 from __future__ import annotations

@@ -118,10 +118,11 @@ class Translator(BaseTranslator):
         check_batch(batch)
         networks = self.networks(settings, systems)
         self._check_room(settings, sources, batch)
-        search = open_search(networks, settings, scored)
+        # Opening a search takes longer than some engines' sentences: tables of noise, for example.
+        opened = functools.cache(lambda: open_search(networks, settings, scored))
 
         def eagerly(source: Tensor) -> Hypotheses:
-            return search.translate(source, trace=trace)
+            return opened().translate(source, trace=trace)
 
         if trace or self._fast is None:
             return search_all(eagerly, sources, batch, self.runtime.device, ranked, watch)

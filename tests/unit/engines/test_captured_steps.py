@@ -17,7 +17,7 @@ from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_steps import BLOCK, CACHE
-from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses
+from workflow_src.engines.cuda_graphs import KEPT_SEARCHES, CapturedSearches
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
@@ -72,7 +72,7 @@ def assert_same(actual, expected):
 def test_outputs_are_those_of_eager_searches(name, norm):
     """Of batches of several sizes, whose sentences end in different blocks; also beyond the first cache."""
     model, settings, sources = peaked(norm=norm), SEARCHES[name], sentences()
-    engine = CapturedPasses({"transformer": model}, CPU)
+    engine = CapturedSearches({"transformer": model}, CPU)
     lengths = set()
     for size in (24, 1, 5):
         for first in range(0, len(sources), size):
@@ -90,7 +90,7 @@ def test_captured_outputs_are_those_of_eager_searches(name):
     model, settings, sources = peaked(), SEARCHES[name], sentences(12)
     expected = [eager(model, sources, settings), *(eager(model, [source], settings) for source in sources[:3])]
     with pretended() as machine:
-        engine = CapturedPasses({"transformer": copy.deepcopy(model).cuda()}, torch.device("cuda"))
+        engine = CapturedSearches({"transformer": copy.deepcopy(model).cuda()}, torch.device("cuda"))
         for _ in range(2):
             assert_same(engine.translate(sources, settings, scored=True), expected[0])
             for source, alone in zip(sources[:3], expected[1:], strict=True):
@@ -107,7 +107,7 @@ def test_the_cpu_waits_once_a_block(name, words):
     settings = settings.model_copy(update={"max_length_ratio": ratio})
     source = source or [5]
     with pretended():
-        engine = CapturedPasses({"transformer": model.cuda()}, torch.device("cuda"))
+        engine = CapturedSearches({"transformer": model.cuda()}, torch.device("cuda"))
         engine.translate([source], settings)
         with counted() as counts:
             hypotheses = engine.translate([source], settings)
@@ -119,19 +119,20 @@ def test_the_cpu_waits_once_a_block(name, words):
 
 
 def test_an_output_may_be_empty_or_as_long_as_there_are_positions():
-    for end, ratio, expected in ((1000.0, 2.0, [0, 0]), (-1000.0, 50.0, [19, 19])):
-        model = peaked(end=end, max_positions=20)
+    for end, ratio, expected in ((1000.0, 2.0, [0, 0]), (-1000.0, 50.0, [20, 20])):
+        # The last block goes on behind the positions.
+        model = peaked(end=end, max_positions=21)
         for name in ("greedy", "beam"):
             settings = SEARCHES[name].model_copy(update={"max_length_ratio": ratio})
             sources = [[5] * 19, [6, 7]]
-            hypotheses = CapturedPasses({"transformer": model}, CPU).translate(sources, settings, scored=True)
+            hypotheses = CapturedSearches({"transformer": model}, CPU).translate(sources, settings, scored=True)
             assert [len(words) for words in hypotheses.tokens] == expected
             assert_same(hypotheses, eager(model, sources, settings))
 
 
 def test_one_program_serves_all_lengths_of_its_buckets():
     model, settings = peaked(end=-1000.0), settings_of("greedy", max_length_ratio=1e-6)
-    engine = CapturedPasses({"transformer": model}, CPU)
+    engine = CapturedSearches({"transformer": model}, CPU)
     for length in range(1, 8):
         engine.translate([[5] * length], settings)
     # The source, a block of eight positions and one of four.
@@ -141,7 +142,7 @@ def test_one_program_serves_all_lengths_of_its_buckets():
 def test_programs_and_memory_are_bounded(monkeypatch):
     monkeypatch.setattr(captured_steps, "PROGRAMS", 6)
     model, sources = peaked(), sentences(12)
-    engine = CapturedPasses({"transformer": model}, CPU)
+    engine = CapturedSearches({"transformer": model}, CPU)
     for name in ("greedy", "beam"):
         for size in (1, 2, 4, 12):
             assert_same(
@@ -150,19 +151,19 @@ def test_programs_and_memory_are_bounded(monkeypatch):
             )
             assert len(engine._steps._programs) <= 6
     largest = {dtype: len(memory) for dtype, memory in engine._steps._memory.items()}
-    for penalty in range(PASSES):
+    for penalty in range(KEPT_SEARCHES):
         # Other ranking shares the programs.
         engine.translate(sources, settings_of("beam", beam=4, length_penalty=float(penalty)))
-    for ratio in range(PASSES):
+    for ratio in range(KEPT_SEARCHES):
         engine.translate([[5, 6]], settings_of("greedy", max_length_ratio=1.0 + ratio))
     assert {dtype: len(memory) for dtype, memory in engine._steps._memory.items()} == largest
-    assert len({shape[0] for shape in engine._steps._states}) <= PASSES
+    assert len({shape[0] for shape in engine._steps._states}) <= KEPT_SEARCHES
 
 
 def test_a_rescorer_ranks_the_hypotheses():
     model, rescorer, sources = peaked(), transformer(13, 11, seed=8), sentences(6)
     settings = settings_of("beam", beam=4, rescorer="other", rescorer_weight=0.5)
-    engine = CapturedPasses({"transformer": model}, CPU)
+    engine = CapturedSearches({"transformer": model}, CPU)
     networks = {MODEL: model, RESCORER: rescorer}
     actual = engine.translate(sources, settings, scored=True, networks=networks)
     assert_same(actual, eager(model, sources, settings, **{RESCORER: rescorer}))
@@ -171,7 +172,7 @@ def test_a_rescorer_ranks_the_hypotheses():
 
 def test_a_model_without_steps_of_fixed_shapes_is_computed_eagerly():
     model, sources = seq2seq(), sentences(5)
-    engine = CapturedPasses({"seq2seq": model}, CPU)
+    engine = CapturedSearches({"seq2seq": model}, CPU)
     assert_same(engine.translate(sources, SEARCHES["beam"], scored=True), eager(model, sources, SEARCHES["beam"]))
 
 
@@ -190,7 +191,7 @@ def test_steps_read_no_values(name):
 
 def test_threads_share_programs():
     model, settings, sources = peaked(), SEARCHES["beam"], sentences(5)
-    engine, interval = CapturedPasses({"transformer": model}, CPU), sys.getswitchinterval()
+    engine, interval = CapturedSearches({"transformer": model}, CPU), sys.getswitchinterval()
     expected = [eager(model, [source], settings).tokens for source in sources]
     assert len(set(map(str, expected))) > 2
     wrong = []

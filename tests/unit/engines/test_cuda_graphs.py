@@ -21,7 +21,7 @@ from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
 from workflow_src.engines.choose import choose_mode, why_not
-from workflow_src.engines.cuda_graphs import PASSES, CapturedPasses
+from workflow_src.engines.cuda_graphs import KEPT_SEARCHES, CapturedSearches
 from workflow_src.engines.programs import Program, bucket, rows
 from workflow_src.errors import InputError
 from workflow_src.spec import MODEL
@@ -119,7 +119,7 @@ def eager(models, sources, settings, scored: bool = False):
 def test_translations_are_those_of_dynamic_shapes(name):
     """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
     models, settings = case(name)
-    engine, sources = CapturedPasses(models, CPU), sentences()
+    engine, sources = CapturedSearches(models, CPU), sentences()
     expected = eager(models, sources, settings)
     for size in (1, 3, 40):
         batches = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
@@ -134,7 +134,7 @@ def test_translations_are_those_of_dynamic_shapes(name):
 @pytest.mark.parametrize("name", CASES)
 def test_scores_are_those_of_dynamic_shapes(name):
     models, settings = case(name)
-    engine, sources = CapturedPasses(models, CPU), sentences(12)
+    engine, sources = CapturedSearches(models, CPU), sentences(12)
     expected = eager(models, sources, settings, scored=True)
     for size in (1, 12):
         batches = [engine.translate(sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
@@ -152,10 +152,10 @@ def test_scores_are_those_of_dynamic_shapes(name):
 def test_programs_read_no_values(name):
     """Of tensors without values, as in a capture: reading one is an error."""
     models, settings = case(name)
-    meta_pass = open_search(
+    search = open_search(
         own_networks({name: model.to("meta") for name, model in models.items()}, settings), settings, False
     )
-    outputs, _ = meta_pass.at_width(torch.full((4, 16), 5, device="meta"), 16)
+    outputs, _ = search.at_width(torch.full((4, 16), 5, device="meta"), 16)
     assert all(output.is_meta for output in outputs)
 
 
@@ -172,7 +172,7 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
     monkeypatch.setattr(cuda_graphs, "bucket", lambda length, _limit: length)
     monkeypatch.setattr(cuda_graphs, "Program", Counted)
     monkeypatch.setattr(Counted, "instances", 0)
-    engine, sources = CapturedPasses(models, CPU), [[word] * 5 for word in range(3, 13)]
+    engine, sources = CapturedSearches(models, CPU), [[word] * 5 for word in range(3, 13)]
     expected = [eager(models, [source], settings).tokens[0] for source in sources]
     # The narrowest outputs first.
     order = sorted(range(10), key=lambda i: len(expected[i]))
@@ -185,7 +185,7 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
 
 def test_a_program_is_made_once_for_its_shapes():
     models, settings = case("ctc-greedy")
-    engine = CapturedPasses(models, CPU)
+    engine = CapturedSearches(models, CPU)
     # As wide as the first needs; the others are narrower.
     for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
         engine.translate([source], settings)
@@ -197,7 +197,7 @@ def test_a_program_is_made_once_for_its_shapes():
 
 def test_threads_share_programs():
     models, settings = case("ctc-greedy, uniform")
-    engine, interval = CapturedPasses(models, CPU), sys.getswitchinterval()
+    engine, interval = CapturedSearches(models, CPU), sys.getswitchinterval()
     sources = [source for source in sentences(200) if len(source) == 6][:5]
     expected = [eager(models, [source], settings).tokens for source in sources]
     assert len(set(map(str, expected))) > 2
@@ -222,12 +222,12 @@ def test_threads_share_programs():
 
 def test_programs_of_the_last_searches_are_kept():
     models, settings = case("ctc-greedy")
-    engine = CapturedPasses(models, CPU)
-    for number in range(2 * PASSES):
+    engine = CapturedSearches(models, CPU)
+    for number in range(2 * KEPT_SEARCHES):
         searched = settings.model_copy(update={"blank_penalty": float(number)})
         for source in ([5, 6, 7], [5] * 12):
             engine.translate([source], searched)
-    assert len(engine._programs) == 2 * PASSES
+    assert len(engine._programs) == 2 * KEPT_SEARCHES
     assert engine.translate([[5, 6, 7]], settings).tokens == eager(models, [[5, 6, 7]], settings).tokens
 
 
@@ -240,7 +240,7 @@ def test_the_longest_sentences_fit(end):
         model.output_bias[2] -= 1000
     settings, sources = registry.searches()["delta"].settings(steps=1), [[7] * 20]
     expected = eager({"lvm": model}, sources, settings)
-    assert CapturedPasses({"lvm": model}, CPU).translate(sources, settings).tokens == expected.tokens
+    assert CapturedSearches({"lvm": model}, CPU).translate(sources, settings).tokens == expected.tokens
     assert len(expected.tokens[0]) == 21
 
 
@@ -256,7 +256,7 @@ def counted(seed: int):
 def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     """Results depend on the given networks, not on earlier ones; settings that change no graph share one."""
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
-    engine = CapturedPasses({"nat": model}, CPU)
+    engine = CapturedSearches({"nat": model}, CPU)
     role_networks = [
         {LM: counted(1)},
         {LM: counted(2)},

@@ -109,6 +109,17 @@ def test_at_the_lengths_that_it_predicts_it_is_the_plain_search_and_at_others_a_
         assert at_others.tokens[row] == by_hand(MODEL, one(BATCH, row).source, length, 3)[0]
 
 
+@pytest.mark.parametrize("length_beam, lengths", [(1, torch.tensor([2, 5, 1, 7, 4])), (1, None), (3, None)])
+def test_computing_fewer_sentences_together_changes_nothing(length_beam, lengths, monkeypatch):
+    settings = MaskPredictSettings(iterations=3, length_beam=length_beam)
+    together = searched({"model": MODEL}, BATCH.source, settings, trace=True, lengths=lengths)
+    monkeypatch.setattr(module, "ROWS", 2)
+    in_parts = searched({"model": MODEL}, BATCH.source, settings, trace=True, lengths=lengths)
+    assert (in_parts.tokens, in_parts.traces) == (together.tokens, together.traces)
+    assert in_parts.scores == pytest.approx(together.scores, abs=1e-12)
+    assert in_parts.candidates == together.candidates and in_parts.steps == together.steps
+
+
 def test_a_wider_length_beam_finds_no_worse_score():
     narrow, wide = (search(iterations=3, length_beam=beam) for beam in (1, 5))
     assert all(one >= other - 1e-12 for one, other in zip(wide.scores, narrow.scores, strict=True))
