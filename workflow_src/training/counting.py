@@ -138,8 +138,8 @@ def search(networks: Mapping[str, nn.Module], settings: SearchSettings, vocabula
     `networks` by role; `vocabulary` is the width of their outputs.
     """
     if "max_length_ratio" in type(settings).model_fields:
-        # The end symbol is never put out.
-        settings = settings.model_copy(update={"max_length_ratio": max(length + 1 - ADDED, 1) / length})
+        # The end symbol is never put out. Half a subword more, since the limit is rounded down.
+        settings = settings.model_copy(update={"max_length_ratio": (length + 0.5 - ADDED) / length})
     module = open_search({role: network.eval() for role, network in networks.items()}, settings)
     with counted(vocabulary) as products:
         module.translate(pad([words(length)], eos=True))

@@ -74,9 +74,10 @@ def test_networks_have_no_memory_for_weights_and_as_many_of_them():
         assert all(p.untyped_storage().nbytes() <= 8 * 2 * 50 + 8 for p in model.parameters()), family
 
 
-def test_greedy_search_by_hand():
+@pytest.mark.parametrize("length", [4, LENGTH])
+def test_greedy_search_by_hand(length):
     """One layer on each side; how many places of its cache a step attends to is its own matter."""
-    dim, inner, words = 32, 64, LENGTH + 1
+    dim, inner, words = 32, 64, length + 1
     model = network("transformer", encoder_layers=1)
     encoder = words * (4 * dim**2 + 2 * dim * inner) + 2 * words * words * dim
     keys_of_the_source = words * 2 * dim**2
@@ -84,8 +85,8 @@ def test_greedy_search_by_hand():
     # Step t attends to t places.
     own_attention = 2 * dim * words * (words + 1) / 2
     by_hand = 2 * (encoder + keys_of_the_source + steps + own_attention)
-    assert searched("greedy", {MODEL: model}) == pytest.approx(by_hand, rel=0.08)
-    beam = searched("beam", {MODEL: model}, beam=4)
+    assert searched("greedy", {MODEL: model}, length) == pytest.approx(by_hand, rel=0.08)
+    beam = searched("beam", {MODEL: model}, length, beam=4)
     assert 3 < (beam - 2 * encoder) / (by_hand - 2 * encoder) < 4.2
 
 
