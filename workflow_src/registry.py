@@ -13,6 +13,7 @@ import functools
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -247,8 +248,11 @@ def import_plugins() -> None:
     """Import all objects that the declarations of plug-ins name, such as models and searches, which need PyTorch.
 
     Raises DeclarationError for the first that cannot be imported. Loading a plug-in imports its declarations alone, so
-    that planning stays quick; jobs import the objects that they use.
+    that planning stays quick; jobs import the objects that they use. Without PyTorch here, jobs have an environment of
+    their own, such as Conda's, and nothing is imported.
     """
+    if importlib.util.find_spec("torch") is None:
+        return
     used = members()
     for kind, name in used.owners:
         for field, reference in code_of(getattr(used, KINDS[kind])[name]).items():

@@ -357,6 +357,15 @@ def test_a_plug_in_that_names_code_which_is_not_there_is_refused_before_jobs_run
     assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
 
 
+def test_code_of_a_plug_in_is_left_to_jobs_where_only_they_have_pytorch(plugin, monkeypatch):
+    registry.use([plugin(families('loss="nowhere:x"'))])
+    with monkeypatch.context() as planning:
+        planning.setitem(sys.modules, "torch", None)
+        registry.import_plugins()
+    with pytest.raises(DeclarationError):
+        registry.import_plugins()
+
+
 @pytest.mark.parametrize(
     ("init", "code", "words"),
     [
