@@ -102,7 +102,7 @@ class Run:
     def wait_for_training(self) -> Job:
         """The running job of the teacher, once its training has saved a state."""
         job = self.wait_for(lambda: self.cluster.running(TEACHER_JOB), "training job")
-        self.wait_for(lambda: list((self.folder / STATE).glob("step-*.json")), "state of the training")
+        self.wait_for(lambda: list((self.folder / STATE).glob("*/step-*.json")), "state of the training")
         return job
 
     def finish(self) -> None:
