@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import itertools
 import logging
 from collections.abc import Callable
 from math import inf, log
@@ -166,7 +167,8 @@ def _step(trie, node, word):
 def _added(words, node, word):
     """The score of a word after a node, and the node after it."""
     trie, (keys, gains), weight, bonus = words
-    # No lock: compiled code runs alone, because it holds Python's own (no `nogil`).
+    # No lock: compiled code runs alone, because it holds Python's own (no `nogil`). Uncompiled, Python changes threads
+    # at calls and loops alone, and there is none between reading and writing an entry.
     place = (node * SPREAD + word) & (len(keys) - 1)
     if keys[place, 0] != node or keys[place, 1] != word:
         value, next_node = _step(trie, node, word)
@@ -527,23 +529,25 @@ def vanished() -> ConfigError:
 
 
 class States:
-    """Any language model with the states that a search met numbered, as nodes; for the uncompiled search alone."""
+    """Any language model as a trie of the words that searches met, with its states; for the uncompiled search alone."""
 
     def __init__(self, model: LanguageModel):
         self.model = model
-        self.forget()
-
-    def forget(self) -> None:
-        self.states: list[Any] = [self.model.start]
-        self.numbers = {self.model.start: 0}
+        self.states: dict[int, Any] = {0: model.start}
+        self._numbers = itertools.count(1)
+        # By node and word: log p(word | node), and the node after it.
+        self._steps: dict[tuple[int, int], tuple[float, int]] = {}
 
     def step(self, node: int, word: int) -> tuple[float, int]:
         """log p(word | node), and the node after it."""
-        value, state = self.model.step(self.states[node], int(word))
-        if state not in self.numbers:
-            self.numbers[state] = len(self.states)
-            self.states.append(state)
-        return value, self.numbers[state]
+        key = node, int(word)
+        if key not in self._steps:
+            value, state = self.model.step(self.states[node], key[1])
+            # No lock: a thread takes a number of its own, and keeps its state before others can read the number.
+            number = next(self._numbers)
+            self.states[number] = state
+            self._steps.setdefault(key, (value, number))
+        return self._steps[key]
 
 
 def _state_step(states: States, node: int, word: int) -> tuple[float, int]:
@@ -580,6 +584,7 @@ class PrefixBeam:
         fast: bool = True,
     ):
         self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
+        self._weights = float(lm_weight), float(word_bonus)
         words: Any
         if language_model is None or isinstance(language_model, NgramModel):
             words, self._start = _trie(language_model)
@@ -588,8 +593,12 @@ class PrefixBeam:
         else:
             words, self._start, self._compiled = States(language_model), 0, False
             self._find = interpreted(_state_step)
+        self._remember(words)
+
+    def _remember(self, words: Any) -> None:
+        """Begin with a trie and an empty cache of its probabilities."""
         self.cache = np.full((CACHED, 3), -1), np.zeros(CACHED)
-        self._words = words, self.cache, float(lm_weight), float(word_bonus)
+        self._words = words, self.cache, *self._weights
 
     def probable(self, logits: np.ndarray, min_ratio: float) -> Probable:
         """As `slots.probable`."""
@@ -620,8 +629,8 @@ class PrefixBeam:
         counts, symbols, values, _ = row
         model = self._words[0]
         if isinstance(model, States) and len(model.states) > STATES:
-            model.forget()
-            self.cache[0].fill(-1)
+            # Searches of other threads go on with what they began with.
+            self._remember(States(model.model))
         if len(values) > FEW * len(counts):
             order = np.lexsort((-values, np.repeat(np.arange(len(counts)), counts)))
             symbols, values = symbols[order], values[order]

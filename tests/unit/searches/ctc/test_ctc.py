@@ -6,6 +6,8 @@ import itertools
 import math
 import os
 import subprocess
+import sys
+import threading
 
 import hypothesis
 import numpy as np
@@ -207,13 +209,14 @@ def random_row(generator, count):
 
 
 class OtherModel:
-    """A language model that is no n-gram model, such as that of a plug-in."""
+    """A language model that is no n-gram model, such as that of a plug-in; its states are opaque."""
 
     def __init__(self, model):
-        self.model, self.start = model, model.start
+        self.model, self.start = model, [model.start]
 
     def step(self, state, word):
-        return self.model.step(state, word)
+        value, after = self.model.step(state[0], word)
+        return value, [after]
 
 
 @pytest.fixture
@@ -303,6 +306,33 @@ def test_what_is_remembered_changes_nothing(language_model, monkeypatch, kind):
     monkeypatch.setattr(compiled, "STATES", 5)
     beam = PrefixBeam(*arguments)
     assert [beam(row) for row in rows] == alone and len(beam.cache[0]) == 4
+
+
+@pytest.mark.parametrize("kind", ["n-gram", "other"])
+def test_threads_share_what_is_remembered(language_model, monkeypatch, kind):
+    model = language_model if kind == "n-gram" else OtherModel(language_model)
+    generator, arguments = np.random.default_rng(3), (SIZE - 1, 4, None, model, 0.6, 0.8, False)
+    rows = [random_row(generator, 10) for _ in range(16)]
+    alone = [PrefixBeam(*arguments)(row) for row in rows]
+    monkeypatch.setattr(compiled, "CACHED", 4)
+    monkeypatch.setattr(compiled, "STATES", 5)
+    beam, interval = PrefixBeam(*arguments), sys.getswitchinterval()
+    outputs: dict[int, list] = {}
+
+    def work(first: int) -> None:
+        for number in (*range(first, 16, 4), *range(first, 16, 4)):
+            outputs[number] = beam(rows[number])
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert [outputs.get(number) for number in range(16)] == alone
 
 
 @pytest.fixture
