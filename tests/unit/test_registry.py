@@ -16,7 +16,7 @@ import pytest
 from pydantic import Field
 from refusals import fields_of
 
-from workflow_src import registry
+from workflow_src import cli, registry
 from workflow_src.config.experiment import DecodeConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
@@ -355,6 +355,13 @@ def test_a_plug_in_that_names_code_which_is_not_there_is_refused_before_jobs_run
     with pytest.raises(DeclarationError) as caught:
         registry.import_plugins()
     assert fields_of(caught.value, {"mentions": words}) == {"mentions": words}
+
+
+def test_check_names_code_of_a_plug_in_that_is_not_there(plugin):
+    name = plugin(families('loss="nowhere:x"'))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["check", "smoke", "--config", f"plugins=[{name}]"])
+    assert str(stop.value.code).startswith("error: ") and '"nowhere:x"' in str(stop.value.code)
 
 
 def test_code_of_a_plug_in_is_left_to_jobs_where_only_they_have_pytorch(plugin, monkeypatch):

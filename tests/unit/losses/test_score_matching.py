@@ -132,6 +132,21 @@ def test_own_steps_have_their_probability(frozen):
     assert abs(len(network.calls) / 200 - 0.3) < 0.12
 
 
+def test_own_steps_do_not_depend_on_the_scale_of_the_noise(frozen):
+    small, together = pairs([1], [1]), 0
+    config = ScoreMatchingConfig(noise_scale="batch", noise_power=1.0, pre_update_probability=0.5, delta_steps=1)
+    without = config.model_copy(update={"pre_update_probability": 0.0})
+    for seed in range(200):
+        network, training = Counting(), context(99, seed=seed, frozen=frozen)
+        latents_and_goals(network, small, small.target_mask, training, config)
+        z, _, memory = latents_and_goals(network, small, small.target_mask, training, without)
+        mean, deviation = frozen.prior(memory, small.target_mask)
+        noise = normal(sentence_keys(small, seed), tuple(mean.shape[1:]))
+        scale = float(((z - mean) / (deviation * noise)).mean())
+        together += bool(network.calls) == (scale < 0.5)
+    assert abs(together / 200 - 0.5) < 0.15
+
+
 def test_an_own_step_moves_the_latent_before_its_goal_is_computed(frozen, batch):
     drawn = []
     for probability in (0.0, 1.0):

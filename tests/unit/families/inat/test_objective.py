@@ -128,6 +128,22 @@ def test_sampled_words_have_the_models_probabilities():
     assert edge_words[0] == 3 and edge_words[2] == 10
 
 
+def test_what_is_sampled_does_not_depend_on_which_sentences_are_denoised():
+    model = inat()
+    memory = model.encode(one(batch(), 0).source)
+    hidden = 0.2 * model.hidden(memory, torch.tensor([1]))[0]
+    count, word = 20000, 5
+    keys, mask = torch.arange(count) * 7919, torch.ones(count, 1, dtype=torch.bool)
+    config = InatObjectiveConfig(dae_mix=0.5, guess="sample", corruption_share=1e-12)
+    target = torch.full((count, 1), word)
+    words = next_input(config, model, hidden.expand(count, -1, -1), mask, target, keys, 1)
+    shares = torch.bincount(words[:, 0], minlength=11) / count
+    sampled = model.logits(hidden)[0, 0].softmax(-1)
+    expected = 0.5 * sampled + 0.5 * (torch.arange(11) == word)
+    # Standard error at most 0.0036.
+    assert (shares - expected).abs().max() < 0.015
+
+
 def test_guesses_of_many_words_are_those_of_few(monkeypatch):
     """Logits are computed in blocks of rows."""
     model, data = inat(), batch()
