@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lanmt, one, padded, pairs, refiner, search, searched, transformer
+from miniatures import lanmt, one, padded, pairs, refiner, searched, transformer
 
 from workflow_src.decoding.candidates import noise_table
 from workflow_src.registry import searches
@@ -36,8 +36,27 @@ def best_words(model, memory, z, length: int) -> tuple[tuple[int, ...], float]:
     return tuple(symbol for symbol in symbols.tolist() if symbol != EOS), float(best.mean())
 
 
+def likely_lengths(model, z, words: int, lengthening: float) -> list[int]:
+    """The lengths of an output of one sentence of so many words, most probable first."""
+    scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
+    lengths: dict[int, float] = {}
+    for place, value in enumerate(scores.tolist()):
+        length = max(1, place - 4 + words + int(lengthening * (words + 2)))
+        lengths[length] = max(value, lengths.get(length, value))
+    return sorted(lengths, key=lambda length: -lengths[length])
+
+
 @torch.no_grad()
-def by_hand(model, source, step, steps, plan, teacher=None):
+def step_by_hand(model, memory, z, words: int, lengthening: float, network):
+    """A step along the direction of a network, or a delta step at the most probable length of its own."""
+    if network is not None:
+        return z + network.direction(memory, z, memory.mask)
+    tokens, _ = best_words(model, memory, z, likely_lengths(model, z, words, lengthening)[0])
+    return model.posterior(memory, torch.tensor([tokens], dtype=torch.int64), memory.mask)[0]
+
+
+@torch.no_grad()
+def by_hand(model, source, network, steps, plan, teacher=None):
     memory, words = model.encode(source), source.size(1) - 1
     mean, deviation = model.prior(memory, memory.mask)
     noise = prior_noise(source[0].tolist(), plan.samples, source.size(1), 3, plan.search_seed)
@@ -46,13 +65,8 @@ def by_hand(model, source, step, steps, plan, teacher=None):
         first = plan.mean_first and sample == 0
         z = mean + deviation * (0 if first else noise[sample][None])
         for _ in range(steps):
-            z = step(memory, z, memory.mask)
-        scores = z[0].mean(0) @ model.length.linear.weight.T + model.length.linear.bias
-        lengths = {}
-        for place, value in enumerate(scores.tolist()):
-            length = max(1, place - 4 + words + round(plan.lengthening * words))
-            lengths[length] = max(value, lengths.get(length, value))
-        for length in sorted(lengths, key=lambda length: -lengths[length])[: plan.lengths]:
+            z = step_by_hand(model, memory, z, words, plan.lengthening, network)
+        for length in likely_lengths(model, z, words, plan.lengthening)[: plan.lengths]:
             tokens, score = best_words(model, memory, z, length)
             if teacher is not None:
                 target = torch.tensor([list(tokens)], dtype=torch.int64)
@@ -68,8 +82,6 @@ def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, name, steps
     teacher = transformer() if rescored else None
     for plan in (PLAN, LatentSearchSettings(lengths=2, samples=3, search_seed=1, mean_first=True)):
         network = refiner("score") if name == "score" else None
-        # Steps have lengths of their own, by the settings of the search.
-        step = search(name, model, 1.0, network, steps=steps, lengthening=plan.lengthening).moved
         networks = {"model": model, "refiner": network, "rescorer": teacher}
         networks = {role: it for role, it in networks.items() if it is not None}
         named = {"steps": steps, "refinement": name, "rescorer": "teacher" if rescored else None}
@@ -79,7 +91,7 @@ def test_the_winner_is_that_of_one_candidate_at_a_time(model, batch, name, steps
         assert hypotheses.tokens == wider.tokens and hypotheses.steps == [steps] * 4
         for row in range(4):
             source = one(batch, row).source
-            tokens, score, count = by_hand(model, source, step, steps, plan, teacher)
+            tokens, score, count = by_hand(model, source, network, steps, plan, teacher)
             assert hypotheses.tokens[row] == tokens and hypotheses.candidates[row] == count
             assert hypotheses.scores[row] == pytest.approx(score, abs=1e-10)
 
