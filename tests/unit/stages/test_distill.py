@@ -1,0 +1,27 @@
+"""Distillation on a GPU: the teacher's steps are captured, and the text is that of our own code."""
+
+import json
+
+import pretended_cuda
+import pytest
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path, empty):
+    lines = (tiny.corpus / "train.de").read_text(encoding="utf-8").splitlines()[:12]
+    source = tmp_path / "train.de"
+    source.write_text("".join(f"{line}\n" for line in ([lines[0], "", *lines[1:]] if empty else lines)), "utf-8")
+    distilled, launches = {}, {}
+    for engine in ("eager", "auto"):
+        settings = {"beam": 3, "length_penalty": 1.0, "batch": 5, "engine": engine}
+        words = ["--settings", json.dumps(settings), "--model", str(teacher[1]), "--subwords", str(tiny.folder)]
+        words += ["--source", str(source), "--device", "cuda", "--precision", "float32", "--threads", "1"]
+        words += ["--shard", "0", "--shards", "1", "--output", str(tmp_path / engine)]
+        with pretended_cuda.pretended() as machine:
+            run_stage("distill", words)
+            launches[engine] = machine.counts["graph launches"]
+        distilled[engine] = [json.loads(line) for line in (tmp_path / engine).read_text("utf-8").splitlines()]
+    assert launches["eager"] == 0 < launches["auto"]
+    texts, scores = ({e: [line[key] for line in distilled[e]] for e in distilled} for key in ("text", "score"))
+    assert texts["auto"] == texts["eager"] and len(texts["eager"]) == 12 + empty
+    assert scores["auto"] == pytest.approx(scores["eager"], abs=1e-4)
