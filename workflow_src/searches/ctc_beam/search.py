@@ -12,6 +12,7 @@ from torch import Tensor
 
 from workflow_src.decoding.candidates import draw_latents, noise_table
 from workflow_src.decoding.ctc import slot_logits
+from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.ranking import Compiled, best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
@@ -56,7 +57,9 @@ def _beam(
     word_bonus: float,
 ) -> PrefixBeam:
     """`beam_of`, cached: the next batch can use cached probabilities of the language model."""
-    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=_fast())
+    # Compiling takes long, and other language models are computed uncompiled.
+    usable = language_model is None or isinstance(language_model, NgramModel)
+    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=usable and _fast())
 
 
 def hypotheses_of_rows(

@@ -362,6 +362,12 @@ def test_the_compiled_search_serves_n_gram_models_and_none(numba, chosen, langua
     assert not caplog.records
 
 
+def test_nothing_is_compiled_for_another_language_model(numba, chosen, language_model, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(compiled, "try_out", lambda: pytest.fail("compiled"))
+        assert not chosen(OtherModel(language_model))
+
+
 WITHOUT = """
 import sys
 import numpy as np
