@@ -46,6 +46,7 @@ NOT_RUN = {
     "snakemake --unlock": "ends with an unlocked folder: tests/test_interrupted.py",
     "snakemake --report": "reads finished results: tests/test_whole_runs.py",
     "snakemake --software-deployment-method": "needs Conda",
+    "python tests/benchmarks/papers_size.py": "takes minutes, and a GPU where it is named: tests/benchmarks",
     "snakemake --containerize": "writes a Dockerfile: tests/test_workflow.py",
     "python -m pytest": "runs tests",
     "python tests/test_rule_settings.py": "writes a file of the project anew",

@@ -18,7 +18,7 @@ from workflow_src.stages import analyse
 SETTINGS = {
     "examples": 2,
     "searches": [
-        {"system": "score", "search": "score", "steps": 4, "step_size": 40.0},
+        {"system": "score", "search": "score", "steps": 4, "step_size": 5.0},
         {"system": "lvm", "search": "delta", "steps": 2},
     ],
     "teacher": {
@@ -52,7 +52,7 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
     traces = {
         DELTA: opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
-        SCORE: opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=40.0),
+        SCORE: opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=5.0),
     }
     by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
     assert len(analysis["examples"]) == 2 and analysis["pool"] == 8
@@ -102,7 +102,7 @@ def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):
 
 
 def test_without_refinement_the_sentences_are_those_that_systems_translate_most_differently(run, tiny, tiny_bundles):
-    moved = {"system": "score", "search": "score", "steps": 4, "step_size": 40.0}
+    moved = {"system": "score", "search": "score", "steps": 4, "step_size": 5.0}
     settings = {"examples": 3, "searches": [], "teacher": {"system": "lvm", "search": "prior-mean"}}
     settings["beside"] = [moved, {"system": "lvm", "search": "delta", "steps": 2}]
     analysis = run(settings, "lvm", "score")
@@ -110,7 +110,7 @@ def test_without_refinement_the_sentences_are_those_that_systems_translate_most_
     opened = {name: Translator.load(tiny_bundles[name], device="cpu", threads=1) for name in ("score", "lvm")}
     first = opened["lvm"].translate(lines, "prior-mean", normalised=True)
     others = [
-        opened["score"].translate(lines, "score", normalised=True, steps=4, step_size=40.0),
+        opened["score"].translate(lines, "score", normalised=True, steps=4, step_size=5.0),
         opened["lvm"].translate(lines, "delta", normalised=True, steps=2),
     ]
     changes = [sum(count_changes(first[row], other[row]) for other in others) for row in range(8)]

@@ -115,12 +115,13 @@ def test_marginals_of_every_procedure(run):
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
-    analysis = run("tokens")
+    moving = {**SCORE, "step_size": 40.0}
+    analysis = run("tokens", searches=[DELTA, moving])
     points = {(curve["search"], p["steps"]): p for curve in analysis["curves"] for p in curve["points"]}
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     moved = 0
-    for search, size in (("delta", {}), ("score", {"step_size": 0.5})):
+    for search, size in (("delta", {}), ("score", {"step_size": 40.0})):
         translator = Translator.load(tiny_bundles[{"delta": "lvm"}.get(search, search)], device="cpu", threads=1)
         start = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
         for steps in (0, 1, 3):

@@ -123,7 +123,7 @@ def test_the_bundle_holds_all_a_translation_needs(imported, outside, export, lin
 
 def test_a_decode_writes_subwords_of_the_recipe(imported, outside, other_subwords, lines, run_stage, tmp_path):
     (tmp_path / "test.de").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    settings = {"search": "beam", "beam": 2, "engine": "ctranslate2", "compute_type": "float32"}
+    settings = {"search": "beam", "beam": 4, "engine": "ctranslate2", "compute_type": "float32"}
     words = ["--settings", json.dumps(settings), "--source", str(tmp_path / "test.de"), "--batch", "7"]
     texts = {}
     for name, folder in (("outside", imported), ("own", outside.parent / "export")):
@@ -346,8 +346,8 @@ def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, l
     settings = {"search": "beam", "beam": 3, "n_best": 3}
     expected = export.translate(lines[:8], **settings)
     translations = Translator.load(imported, "cpu", threads=1).translate(lines[:8], **settings)
+    assert max(len(translation.hypotheses) for translation in translations) > 1
     for translation, other in zip(translations, expected, strict=True):
-        assert len(translation.hypotheses) > 1
         assert [hypothesis.text for hypothesis in translation.hypotheses] == [
             hypothesis.text for hypothesis in other.hypotheses
         ]
