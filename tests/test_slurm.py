@@ -208,7 +208,8 @@ def finished_after_a_cancelled_training(run: Run) -> None:
         candidate for candidate in cluster.jobs() if candidate.comment == job.comment and candidate.number != job.number
     )
     after = cluster.run("scontrol", "show", "job", retried.number)
-    assert [_memory(text) for text in (before, after)] == [1511, 2267]  # 1.5 times as much
+    first, second = _memory(before), _memory(after)
+    assert 1000 < first < 2500 and second == pytest.approx(1.5 * first, abs=1)
     assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (before, after)] == ["00:16:00", "00:31:00"]
     # Every job but that one ran once, on the cluster, but for the download.
     other_jobs = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
