@@ -49,7 +49,7 @@ class Model(nn.Module):
         """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and, if `scored`, their mean log-probability
         (B,), else 0."""
         outputs = self.output(logits.argmax(-1), mask)
-        return outputs, mean_gains(logits, mask) if scored else wide(logits.new_zeros(len(logits)))
+        return outputs, mean_gains(logits, mask) if scored else wide(logits.new_zeros(logits.size(0)))
 
 
 class EncoderDecoder(Model):

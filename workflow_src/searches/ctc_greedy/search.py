@@ -26,7 +26,7 @@ class CtcGreedy(SearchModule):
     ) -> tuple[Tensor, ...]:
         logits, mask = slot_logits(self.model, self.encode(source), self.settings.blank_penalty)
         symbols = torch.where(mask, logits.argmax(-1), PAD)
-        return symbols, mean_gains(logits, mask) if self.scored else logits.new_zeros(len(logits))
+        return symbols, mean_gains(logits, mask) if self.scored else logits.new_zeros(logits.size(0))
 
     def hypotheses(self, _source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         symbols, scores = on_cpu(*outputs)
