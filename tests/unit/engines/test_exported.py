@@ -202,7 +202,7 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, fo
     changed = copy.deepcopy(model)
     if change == "weights":
         with torch.no_grad():
-            changed.bias[9] += 1
+            changed.output_bias[9] += 1
     elif change == "settings":
         settings = settings.model_copy(update={"blank": 6})
     assert not graphs({"upsampler": changed}, folder, int8=change == "int8").ready(settings, True)
