@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import sys
-import threading
 
 import pytest
 import torch
 from miniatures import searched, seq2seq, transformer
 from pretended_cuda import counted, pretended
+from threads import in_threads
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -191,7 +190,7 @@ def test_steps_read_no_values(name):
 
 def test_threads_share_programs():
     model, settings, sources = peaked(), SEARCHES["beam"], sentences(5)
-    engine, interval = CapturedSearches({"transformer": model}, CPU), sys.getswitchinterval()
+    engine = CapturedSearches({"transformer": model}, CPU)
     expected = [eager(model, [source], settings).tokens for source in sources]
     assert len(set(map(str, expected))) > 2
     wrong = []
@@ -201,13 +200,5 @@ def test_threads_share_programs():
             if engine.translate([sources[number]], settings).tokens != expected[number]:
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sources))]
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    in_threads(work, len(sources))
     assert wrong == []

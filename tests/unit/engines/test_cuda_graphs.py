@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import cmlm, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
+from threads import in_threads
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -197,7 +196,7 @@ def test_a_program_is_made_once_for_its_shapes():
 
 def test_threads_share_programs():
     models, settings = case("ctc-greedy, uniform")
-    engine, interval = CapturedSearches(models, CPU), sys.getswitchinterval()
+    engine = CapturedSearches(models, CPU)
     sources = [source for source in sentences(200) if len(source) == 6][:5]
     expected = [eager(models, [source], settings).tokens for source in sources]
     assert len(set(map(str, expected))) > 2
@@ -208,15 +207,7 @@ def test_threads_share_programs():
             if engine.translate([sources[number]], settings).tokens != expected[number]:
                 wrong.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sources))]
-    sys.setswitchinterval(1e-5)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    in_threads(work, len(sources))
     assert wrong == []
 
 

@@ -6,8 +6,6 @@ import itertools
 import math
 import os
 import subprocess
-import sys
-import threading
 
 import hypothesis
 import numpy as np
@@ -16,6 +14,7 @@ import torch
 from hypothesis import strategies
 from miniatures import ctc_beam, ctc_greedy, nat, tokens, transformer
 from stage_server import python_code
+from threads import in_threads
 
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
@@ -316,22 +315,14 @@ def test_threads_share_what_is_remembered(language_model, monkeypatch, kind):
     alone = [PrefixBeam(*arguments)(row) for row in rows]
     monkeypatch.setattr(compiled, "CACHED", 4)
     monkeypatch.setattr(compiled, "STATES", 5)
-    beam, interval = PrefixBeam(*arguments), sys.getswitchinterval()
+    beam = PrefixBeam(*arguments)
     outputs: dict[int, list] = {}
 
     def work(first: int) -> None:
         for number in (*range(first, 16, 4), *range(first, 16, 4)):
             outputs[number] = beam(rows[number])
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
-    sys.setswitchinterval(1e-6)
-    try:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(interval)
+    in_threads(work, 4, 1e-6)
     assert [outputs.get(number) for number in range(16)] == alone
 
 
