@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 
 PACKAGE = Path(__file__).resolve().parents[1] / "workflow_src"
@@ -68,16 +67,16 @@ def imported_modules(path: Path) -> set[str]:
     return {name if name in MODULE_NAMES else name.rpartition(".")[0] for name in names} - {"workflow_src"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=module_name)
-def test_modules_import_their_own_rank_or_lower(path):
-    importing_part = part_of(module_name(path))
-    assert importing_part in RANK, f"{importing_part} has no rank yet: give it one"
-    for name in imports(path):
-        assert name != "workflow_src.Translator", f"{module_name(path)}: import it from its module"
-        if name.startswith("workflow_src."):
-            assert RANK[part_of(name)] <= RANK[importing_part], (
-                f"{module_name(path)} imports {name}, which ranks higher"
-            )
+def test_modules_import_their_own_rank_or_lower():
+    for path in MODULES:
+        importing_part = part_of(module_name(path))
+        assert importing_part in RANK, f"{importing_part} has no rank yet: give it one"
+        for name in imports(path):
+            assert name != "workflow_src.Translator", f"{module_name(path)}: import it from its module"
+            if name.startswith("workflow_src."):
+                assert RANK[part_of(name)] <= RANK[importing_part], (
+                    f"{module_name(path)} imports {name}, which ranks higher"
+                )
 
 
 def test_no_modules_import_each_other_in_a_circle():
@@ -109,20 +108,21 @@ MATHEMATICS = [
 ]
 
 
-@pytest.mark.parametrize("path", MATHEMATICS, ids=module_name)
-def test_losses_and_searches_get_models_as_arguments(path):
+def test_losses_and_searches_get_models_as_arguments():
     """Of models they name the bases in `nn`; no family's is imported, but for annotations (below `if TYPE_CHECKING`),
     and no network is built."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    networks = set()
-    for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
-        classes = [alias.name for alias in node.names if alias.name[0].isupper()]
-        assert not (node.module.endswith(".model") and classes), f"{path} imports {classes}"
-        if node.module.startswith("workflow_src.nn"):
-            imported = {name: getattr(importlib.import_module(node.module), name) for name in classes}
-            networks |= {n for n, x in imported.items() if isinstance(x, type) and issubclass(x, torch.nn.Module)}
-    called = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert not networks & called, f"{path} builds {networks & called}"
+    for path in MATHEMATICS:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        networks = set()
+        for node in [node for node in tree.body if isinstance(node, ast.ImportFrom)]:
+            classes = [alias.name for alias in node.names if alias.name[0].isupper()]
+            assert not (node.module.endswith(".model") and classes), f"{path} imports {classes}"
+            if node.module.startswith("workflow_src.nn"):
+                imported = {name: getattr(importlib.import_module(node.module), name) for name in classes}
+                networks |= {n for n, x in imported.items() if isinstance(x, type) and issubclass(x, torch.nn.Module)}
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        built = networks & {called.id for called in calls if isinstance(called, ast.Name)}
+        assert not built, f"{path} builds {built}"
 
 
 # Modules that a dry run imports, and those of commands of `continuum` that need no model.
@@ -134,10 +134,10 @@ PLANNING = [
 ]
 
 
-@pytest.mark.parametrize("path", PLANNING, ids=module_name)
-def test_planning_names_no_torch(path):
-    names = [name for name in imports(path) if name.split(".")[0] == "torch" or name.startswith("workflow_src.types")]
-    assert not names
+def test_planning_names_no_torch():
+    for path in PLANNING:
+        heavy = [x for x in imports(path) if x.split(".")[0] == "torch" or x.startswith("workflow_src.types")]
+        assert not heavy, f"{module_name(path)} imports {heavy}"
 
 
 def test_stages_are_the_modules_that_rules_run():
@@ -146,9 +146,10 @@ def test_stages_are_the_modules_that_rules_run():
     assert in_rules == {path.stem for path in (PACKAGE / "stages").glob("*.py")} - {"__init__"}
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "stages").glob("*.py")), ids=module_name)
-def test_no_stage_imports_another(path):
-    assert not [name for name in imports(path) if name.startswith("workflow_src.stages")]
+def test_no_stage_imports_another():
+    for path in sorted((PACKAGE / "stages").glob("*.py")):
+        stages = [name for name in imports(path) if name.startswith("workflow_src.stages")]
+        assert not stages, f"{module_name(path)} imports {stages}"
 
 
 def test_checking_imports_no_torch_and_estimating_what_was_counted_neither(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import tokenize
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -50,11 +51,20 @@ MODULES = [
 ]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_literal_names_a_member(path):
-    module = path.relative_to(PACKAGE).as_posix()
-    literals_of_members = (literals(path) & names()) - MEANS.get(module, set())
-    assert not literals_of_members
+def offences(check: Callable[[Path], Collection[str]], paths: Iterable[Path]) -> dict[str, Collection[str]]:
+    """What a check finds in modules, by module; modules without a finding are left out."""
+    findings = {path.relative_to(PACKAGE).as_posix(): check(path) for path in paths}
+    return {module: found for module, found in findings.items() if found}
+
+
+def test_no_literal_names_a_member():
+    members = names()
+
+    def members_named(path: Path) -> set[str]:
+        return (literals(path) & members) - MEANS.get(path.relative_to(PACKAGE).as_posix(), set())
+
+    assert len(MODULES) > 100
+    assert not offences(members_named, MODULES)
 
 
 RULES = [PROJECT / "Snakefile", *sorted((PROJECT / "rules").glob("*.smk"))]
@@ -75,14 +85,15 @@ SHARED = {"workflow_src.families.build", "workflow_src.engines.choose"}
 OF_ONE_ENGINE = {"serving/ctranslate2.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_no_import_of_a_members_code(path):
-    names = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom)}
-    imports = {
-        name for name in names if name.startswith(tuple(f"workflow_src.{folder.replace('/', '.')}" for folder in OWN))
-    } - SHARED
-    assert bool(imports) == (path.relative_to(PACKAGE).as_posix() in OF_ONE_ENGINE), imports
+def members_imported(path: Path) -> set[str]:
+    imported = {alias.name for node in nodes(path) if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom)}
+    prefixes = tuple(f"workflow_src.{folder.replace('/', '.')}" for folder in OWN)
+    return {name for name in imported if name.startswith(prefixes)} - SHARED
+
+
+def test_no_import_of_a_members_code():
+    assert offences(members_imported, MODULES).keys() == OF_ONE_ENGINE
 
 
 ANALYSES = PACKAGE / "evaluation/analyses"
@@ -101,17 +112,21 @@ def own_analysis(path: Path) -> str | None:
     return path.relative_to(ANALYSES).parts[0] if inside else None
 
 
-@pytest.mark.parametrize("path", EVERY, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_its_own_folder_names_or_imports_an_analysis(path):
+def analyses_of_others(path: Path) -> set[str]:
+    """Analyses that a module outside their folders names as words or attributes, and their modules that it imports."""
     analysis_of_folder = own_analysis(path)
     analysis = registry.analyses().get(analysis_of_folder)
     excused = ALSO_WORDS | ({analysis.name, analysis.rule_name} if analysis else set())
-    assert not (literals(path) & analysis_names()) - excused
+    words = (literals(path) & analysis_names()) - excused
     modules = {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
     folders = {f"workflow_src.evaluation.analyses.{name}" for name in registry.analyses() if name != analysis_of_folder}
-    assert not {module for module in modules for folder in folders if f"{module}.".startswith(f"{folder}.")}
+    imported = {module for module in modules for folder in folders if f"{module}.".startswith(f"{folder}.")}
     attributes = [node for node in nodes(path) if isinstance(node, ast.Attribute) and node.attr in registry.analyses()]
-    assert not [node.attr for node in attributes if ast.unparse(node.value).endswith("analyses")]
+    return words | imported | {node.attr for node in attributes if ast.unparse(node.value).endswith("analyses")}
+
+
+def test_only_its_own_folder_names_or_imports_an_analysis():
+    assert not offences(analyses_of_others, EVERY)
 
 
 def test_folders_of_analyses_have_their_names():
