@@ -14,17 +14,20 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from workflow_src import spec
 
 # Modules without torch import these ids from `spec`.
 PAD, BOS, EOS, UNK = spec.PAD, spec.BOS, spec.EOS, spec.UNK
+
+
+# Rows and columns of cells of a matrix.
+Cells = tuple[Tensor, Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,24 +60,15 @@ def wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-# Tensors of the CPU, by their copies on other devices.
-_ORIGINALS: MutableMapping[Tensor, Tensor] = WeakTensorKeyDictionary()
+def length_mask(lengths: Tensor) -> Tensor:
+    """Mask (B, T) of sequences of the given lengths (B,)."""
+    return torch.arange(int(lengths.max()), device=lengths.device)[None, :] < lengths[:, None]
 
 
-def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """A CPU tensor copied to a device without waiting for the copy; `values_on_cpu` returns the original.
-
-    Neither may be changed in place.
-    """
-    copy = tensor.to(device, non_blocking=True)
-    if copy is not tensor:
-        _ORIGINALS[copy] = tensor
-    return copy
-
-
-def values_on_cpu(tensor: Tensor) -> Tensor:
-    """The tensor on the CPU: the original of a `moved` tensor, else a copy, for which the CPU waits."""
-    return tensor if tensor.device.type == "cpu" else _ORIGINALS.get(tensor, tensor).cpu()
+def cells(mask: Tensor, device: torch.device) -> Cells:
+    """Indices of a mask's True values, for tensors on a device; the CPU waits to read a mask that is on a GPU."""
+    rows, columns = mask.nonzero().to(device, non_blocking=True).unbind(1)
+    return rows, columns
 
 
 def with_end(target: Tensor) -> Tensor:
@@ -94,16 +88,25 @@ def with_start(target: Tensor) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus."""
+    """Sentence pairs: source (B, S) with EOS, target (B, T) without, and the pairs' row numbers in the corpus.
+
+    A copy on a GPU keeps the batch that it is a copy of: lengths and counts are read on the CPU, which does not wait.
+    """
 
     source: Tensor
     target: Tensor
     indices: tuple[int, ...] = ()
+    original: Batch | None = dataclasses.field(default=None, repr=False)
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch on a device; the CPU does not wait for the copy."""
+        on_cpu = self.on_cpu
+        source, target = (ids.to(device, non_blocking=True) for ids in (on_cpu.source, on_cpu.target))
+        return Batch(source, target, self.indices, on_cpu)
 
     @property
     def on_cpu(self) -> Batch:
-        """The batch on the CPU, where counts and lengths are read without waiting for a GPU."""
-        return Batch(values_on_cpu(self.source), values_on_cpu(self.target), self.indices)
+        return self.original or Batch(self.source.cpu(), self.target.cpu(), self.indices)
 
     @property
     def source_mask(self) -> Tensor:
@@ -114,26 +117,33 @@ class Batch:
         return self.target != PAD
 
     @property
+    def source_lengths(self) -> Tensor:
+        """(B,) on the CPU, end symbols counted."""
+        return self.on_cpu.source_mask.sum(1)
+
+    @property
     def target_lengths(self) -> Tensor:
-        return moved(self.on_cpu.target_mask.sum(1), self.target.device)
+        """(B,) on the CPU."""
+        return self.on_cpu.target_mask.sum(1)
 
     @property
     def output_lengths(self) -> Tensor:
-        """Target lengths (B,), but at least 1: models put out at least one subword."""
-        return moved(self.on_cpu.target_lengths.clamp(min=1), self.target.device)
+        """Target lengths (B,) on the CPU, but at least 1: models put out at least one subword."""
+        return self.target_lengths.clamp(min=1)
+
+    def cells(self, lengths: Tensor) -> Cells:
+        """Indices of the real positions of sequences of lengths (B,) on the CPU, for tensors on the batch's device."""
+        return cells(length_mask(lengths), self.target.device)
 
     @property
     def num_target_tokens(self) -> int:
         """Real target subwords, one end symbol a sentence counted, as training speeds count them."""
-        return int(self.on_cpu.target_mask.sum()) + self.target.size(0)
+        return int(self.target_lengths.sum()) + self.target.size(0)
 
     @property
     def num_target_words(self) -> int:
         """Real target subwords without end symbols; 1 where all targets are empty, so that there is a mean."""
-        return max(1, int(self.on_cpu.target_mask.sum()))
-
-    def to(self, device: torch.device) -> Batch:
-        return Batch(moved(self.source, device), moved(self.target, device), self.indices)
+        return max(1, int(self.target_lengths.sum()))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.search import searching
-from workflow_src.losses.common import Cells, cells, exact_lengths, length_loss
+from workflow_src.losses.common import exact_lengths, length_loss
 from workflow_src.losses.draws import gumbel, sentence_keys
 from workflow_src.losses.relaxed import NOISY, energies, relaxed
 from workflow_src.losses.settings import RelaxedEnergyConfig
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel, OnePassModel
-from workflow_src.nn.widths import length_mask
-from workflow_src.types import EOS, Batch, DevFigures, LossTerms, Measured, TrainingContext, wide
+from workflow_src.types import EOS, Batch, Cells, DevFigures, LossTerms, Measured, TrainingContext, wide
 
 # The role of the frozen system.
 ENERGY = "energy"
@@ -31,7 +30,7 @@ def relaxed_energy_loss(
 
     The energy of a sentence is  sum_t -O2(z_t) . log p(. | O1(z_<t), x), z_t the network's logits over words.
     """
-    memory, count = model.encode(batch.source), batch.num_target_tokens
+    memory, count = model.encode_batch(batch), batch.num_target_tokens
     keys = sentence_keys(batch, context.seed) if draws(config) else None
     energy = relaxed_energy(config, model, memory, context.roles[ENERGY], batch, keys)
     length, exact = length_loss(model.length, memory, batch)
@@ -61,7 +60,7 @@ def relaxed_energy(
     `keys` (B,) are random numbers of sentences, for operators that draw noise: each draws its own.
     """
     hidden, mask = model.hidden(memory, batch.output_lengths)
-    real = cells(length_mask(batch.on_cpu.output_lengths), mask.device)
+    real = batch.cells(batch.output_lengths)
     # Words that may be put out: no padding, start or end symbols, no symbols outside of the energy's vocabulary.
     size = model.symbols.first
     logits = wide(model.logits(hidden[real]))[:, EOS + 1 : size]
@@ -69,7 +68,7 @@ def relaxed_energy(
         _spread(relaxed(operator, logits, _noise(operator, logits, mask, keys, stream, real)), mask, size, real)
         for stream, operator in enumerate((config.input_operator, config.output_operator))
     )
-    return energies(scorer, batch.source, input_words, output_words, mask).sum()
+    return energies(scorer, scorer.encode_batch(batch), input_words, output_words, mask).sum()
 
 
 def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int, real: Cells) -> Tensor | None:
@@ -95,10 +94,10 @@ def validate(config: RelaxedEnergyConfig, _base: None, energy: AutoregressiveMod
     """
 
     def measure(model: OnePassModel, batch: Batch, keys: Tensor) -> Measured:
-        memory = model.encode(batch.source)
+        memory = model.encode_batch(batch)
         hidden, mask = model.hidden(memory, batch.output_lengths)
         outputs = model.output(model.logits(hidden).argmax(-1), mask)
-        log_probabilities = energy.log_probability(energy.scoring_states(batch.source), outputs)
+        log_probabilities = energy.log_probability(energy.encode_batch(batch), outputs)
         relaxed_sum = relaxed_energy(config, model, memory, energy, batch, keys)
         means = {
             "dev_energy": (-log_probabilities.sum(), len(batch.target)),

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.losses.common import Cells, block_rows, cells
-from workflow_src.types import PAD, wide
+from workflow_src.losses.common import block_rows
+from workflow_src.types import PAD, Cells, cells, wide
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 from workflow_src.losses.settings import Budget
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.length import LengthHead
-from workflow_src.types import Batch, Mean, wide
+from workflow_src.types import Batch, Cells, Mean, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
@@ -24,14 +24,6 @@ def block_rows(hidden: Tensor, classes: int) -> int:
 
 # Samples of the latents of a sentence in the ELBO on dev.
 DEV_SAMPLES = 4
-# Rows and columns of cells of a matrix.
-Cells = tuple[Tensor, Tensor]
-
-
-def cells(mask: Tensor, device: torch.device) -> Cells:
-    """Indices of a CPU mask's True values, for tensors on a device: to read a mask there, the CPU would wait."""
-    rows, columns = mask.nonzero().to(device, non_blocking=True).unbind(1)
-    return rows, columns
 
 
 def smoothed_cross_entropy(
@@ -151,7 +143,7 @@ def collapsed(figures: Mapping[str, float]) -> str | None:
 
 def exact_lengths(predicted: Tensor, batch: Batch) -> Mean:
     """The number of sentences whose predicted length (B,) is that of the target, and the number of sentences."""
-    return (predicted == batch.target_lengths).sum(), len(batch.target)
+    return (predicted == batch.target_lengths.to(predicted.device, non_blocking=True)).sum(), len(batch.target)
 
 
 def length_loss(head: LengthHead, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:

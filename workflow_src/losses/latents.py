@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.losses.common import cells, gaussian_kl
+from workflow_src.losses.common import gaussian_kl
 from workflow_src.losses.draws import normal
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import LatentModel
@@ -21,7 +21,7 @@ def sampled_latents(model: SourceLatentModel, memory: Memory, batch: Batch, keys
     mean_p, deviation_p = model.prior(memory, memory.mask)
     mean_q, deviation_q = model.posterior(memory, batch.target, memory.mask)
     noise = normal(keys, tuple(mean_q.shape[1:])).to(mean_q)
-    real = cells(batch.on_cpu.source_mask, mean_q.device)
+    real = batch.cells(batch.source_lengths)
     return mean_q + deviation_q * noise, gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
 
 

@@ -12,6 +12,8 @@ with the Jacobian of the paper's Table 1, where q = softmax(z), g is Gumbel nois
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -37,16 +39,16 @@ def relaxed(operator: str, logits: Tensor, noise: Tensor | None = None) -> Tenso
     return hard + (soft - soft.detach())
 
 
-def energies(scorer: AutoregressiveModel, source: Tensor, fed: Tensor, chosen: Tensor, mask: Tensor) -> Tensor:
+def energies(scorer: AutoregressiveModel, states: Any, fed: Tensor, chosen: Tensor, mask: Tensor) -> Tensor:
     """e_t = -chosen_t . log p(. | fed_<t, x) in nats, and -log p(end | fed, x) after the last, (B, T+1); else 0.
 
-    `scorer` is autoregressive (`relaxed_logits`); source (B, S). It reads the distributions `fed` and scores
-    `chosen`, (B, T, V) each, at the places of mask (B, T). Equations 2 and 3 of the paper, where the
-    last word is the end symbol. With equal one-hot distributions the sum is the negative log-likelihood of their words.
+    `scorer` is autoregressive (`relaxed_logits`), `states` are those of the source. It reads the distributions `fed`
+    and scores `chosen`, (B, T, V) each, at the places of mask (B, T). Equations 2 and 3 of the paper, where the last
+    word is the end symbol. With equal one-hot distributions the sum is the negative log-likelihood of their words.
     """
-    scores = wide(scorer.relaxed_logits(scorer.scoring_states(source), fed)).log_softmax(-1)
+    scores = wide(scorer.relaxed_logits(states, fed)).log_softmax(-1)
     words = -(wide(chosen) * scores[:, :-1]).sum(-1)
     # The end symbol comes right after the words: in the last column only for the longest sentences.
-    position = torch.arange(scores.size(1), device=source.device)
+    position = torch.arange(scores.size(1), device=scores.device)
     is_end = position == mask.sum(1, keepdim=True)
     return torch.where(is_end, -scores[..., EOS], F.pad(words, (0, 1)).masked_fill(~F.pad(mask, (0, 1)), 0.0))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.nn.layers import Memory
+from workflow_src.nn.widths import beside
 
 # Of the weights of source positions by their distance.
 TEMPERATURE = 0.3
@@ -20,7 +21,7 @@ def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor) -> Tensor:
     # As precise as the states: rounding of a softmax may depend on its width, which padding changes.
     dtype = torch.promote_types(memory.states.dtype, torch.float32)
     source_lengths = memory.mask.sum(1).to(dtype)
-    centre = (positions + 0.5).to(dtype) * (source_lengths / lengths)[:, None] - 0.5
-    distance = (centre[..., None] - torch.arange(memory.states.size(1), device=lengths.device)).abs()
+    centre = (positions + 0.5).to(dtype) * (source_lengths / beside(lengths, memory))[:, None] - 0.5
+    distance = (centre[..., None] - torch.arange(memory.states.size(1), device=memory.states.device)).abs()
     scores = (-distance / TEMPERATURE).masked_fill(~memory.mask[:, None], float("-inf"))
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from workflow_src.nn.layers import Memory
+from workflow_src.nn.widths import beside
 from workflow_src.types import wide
 
 
@@ -43,7 +44,7 @@ class LengthClasses(nn.Module):
 
     def classes(self, memory: Memory, target_lengths: Tensor) -> Tensor:
         """The class (B,) of each sentence's true length."""
-        difference = target_lengths - (memory.mask.sum(1) - 1)
+        difference = beside(target_lengths, memory) - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
     def chosen(self, scores: Tensor, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:

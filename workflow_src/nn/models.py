@@ -37,6 +37,10 @@ class Model(nn.Module):
         """Source (B, S) -> states for the other methods; their `select(rows)` gives those of some sentences."""
         raise NotImplementedError
 
+    def encode_batch(self, batch: Batch) -> Any:
+        """`encode` of a batch's sources, where a network may use their lengths, which are on the CPU."""
+        return self.encode(batch.source)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """Scores over the vocabulary, (..., D) -> (..., V), -inf for symbols that may not be put out."""
         raise NotImplementedError

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from workflow_src.nn.layers import check_length, dropout, embedded
-from workflow_src.types import moved
 
 
 class LSTM(nn.LSTM):
@@ -69,7 +68,7 @@ class BidirectionalLSTM(nn.Module):
         else:
             # Sorted here, because torch would wait for the copy of the order to a GPU.
             lengths, order = lengths.sort(descending=True)
-            rows, inverse = (moved(indices, x.device) for indices in (order, order.argsort()))
+            rows, inverse = (indices.to(x.device, non_blocking=True) for indices in (order, order.argsort()))
             packed, final = self.lstm(pack_padded_sequence(x.index_select(0, rows), lengths, batch_first=True))
             states, _ = pad_packed_sequence(packed, batch_first=True, total_length=longest)
             states = states.index_select(0, inverse)

@@ -9,8 +9,7 @@ from miniatures import decode, ending, lvm, one, padded, pairs, refiner, search,
 from workflow_src.decoding.refinement import delta_step
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.nn.models import Refiner
-from workflow_src.nn.widths import length_mask
-from workflow_src.types import EOS, PAD
+from workflow_src.types import EOS, PAD, length_mask
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]
 

@@ -78,7 +78,7 @@ def test_with_one_hot_distributions_the_energy_is_the_negative_log_likelihood(fa
     model, batch = scorer(family), pairs([4, 1, 6], [3, 5, 1])
     words = torch.nn.functional.one_hot(batch.target, SIZE).double()
     mask = batch.target != PAD
-    energy = energies(model, batch.source, words, words, mask)
+    energy = energies(model, model.encode(batch.source), words, words, mask)
     expected = -model.log_probabilities(batch.source, batch.target)
     assert energy.shape == (3, 6) and torch.allclose(energy, expected, atol=1e-12)
     # The end symbol is counted, and nothing behind it.
@@ -94,7 +94,7 @@ def test_the_energy_is_linear_in_what_is_scored(family):
     model, batch = scorer(family), pairs([4], [3])
     fed = torch.nn.functional.one_hot(batch.target, SIZE).double()
     chosen, mask = logits(1, 3, SIZE).softmax(-1), torch.ones(1, 3, dtype=torch.bool)
-    energy = energies(model, batch.source, fed, chosen, mask)[0]
+    energy = energies(model, model.encode(batch.source), fed, chosen, mask)[0]
     for position in range(3):
         total = 0.0
         for word in range(3, SIZE):
@@ -103,7 +103,7 @@ def test_the_energy_is_linear_in_what_is_scored(family):
             total -= chosen[0, position, word] * model.log_probabilities(batch.source, changed)[0, position]
         words_only = chosen.clone()
         words_only[..., :3] = 0
-        words_energy = energies(model, batch.source, fed, words_only, mask)[0]
+        words_energy = energies(model, model.encode(batch.source), fed, words_only, mask)[0]
         assert words_energy[position].item() == pytest.approx(float(total), rel=1e-12)
     assert energy[3].item() == pytest.approx(-model.log_probabilities(batch.source, batch.target)[0, 3].item())
 
@@ -114,14 +114,14 @@ def test_padding_and_company_change_no_energy(family):
     model, batch = scorer(family), pairs([4, 1, 6], [3, 5, 1])
     read, chosen = logits(3, 5, SIZE).softmax(-1), logits(3, 5, SIZE, seed=1).softmax(-1)
     mask = batch.target != PAD
-    together = energies(model, batch.source, read, chosen, mask)
+    together = energies(model, model.encode(batch.source), read, chosen, mask)
     longer = [torch.nn.functional.pad(x, (0, 0, 0, 3)) for x in (read, chosen)]
-    padded_energy = energies(model, padded(batch).source, *longer, torch.nn.functional.pad(mask, (0, 3)))
+    padded_energy = energies(model, model.encode(padded(batch).source), *longer, torch.nn.functional.pad(mask, (0, 3)))
     assert torch.allclose(padded_energy[:, :6], together, atol=1e-12) and (padded_energy[:, 6:] == 0).all()
     for row in range(3):
         single, length = one(batch, row), int(mask[row].sum())
         tensors = (x[row : row + 1, :length] for x in (read, chosen, mask))
-        energy = energies(model, single.source, *tensors)[0]
+        energy = energies(model, model.encode(single.source), *tensors)[0]
         assert torch.allclose(energy, together[row, : length + 1], atol=1e-12)
 
 
@@ -133,7 +133,7 @@ def test_gradients_reach_distributions_through_a_frozen_scorer(family):
     read, chosen = (logits(1, 3, SIZE, seed=seed).softmax(-1).requires_grad_() for seed in (0, 1))
 
     def energy(*distributions):
-        return energies(model, batch.source, *distributions, mask).sum()
+        return energies(model, model.encode(batch.source), *distributions, mask).sum()
 
     assert torch.autograd.gradcheck(energy, (read, chosen), eps=1e-6, atol=1e-7)
     # The word before the end is read, the end symbol's probability depends on it.

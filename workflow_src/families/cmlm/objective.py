@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.losses.common import cells, cross_entropy_at, length_loss
+from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, subset, uniform
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, cells
 
 if TYPE_CHECKING:
     from workflow_src.families.cmlm.model import MaskedLanguageModel
@@ -29,7 +29,7 @@ def masked_loss(
     model: MaskedLanguageModel, batch: Batch, context: TrainingContext, config: CmlmObjectiveConfig
 ) -> LossTerms:
     # On the CPU, which needs the number of masked subwords.
-    keys, lengths = sentence_keys(batch.on_cpu, context.seed), batch.on_cpu.target_lengths
+    keys, lengths = sentence_keys(batch.on_cpu, context.seed), batch.target_lengths
     masked = masked_places(keys, lengths, batch.target.size(1))
     memory = model.encode(batch.source)
     loss, nll = masked_cross_entropy(model, memory, batch.target, masked, config.label_smoothing)

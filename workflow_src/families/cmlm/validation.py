@@ -30,7 +30,8 @@ def validate(config: CmlmObjectiveConfig, _base: None = None) -> DevFigures:
 
 
 def _measure(model: MaskedLanguageModel, batch: Batch, keys: Tensor) -> Measured:
-    masked = masked_places(keys, batch.target_lengths, batch.target.size(1))
+    lengths = batch.target_lengths.to(keys.device, non_blocking=True)
+    masked = masked_places(keys, lengths, batch.target.size(1))
     memory = model.encode(batch.source)
     _, nll = masked_cross_entropy(model, memory, batch.target, masked)
     exact = exact_lengths(model.length.predict(memory), batch)

@@ -16,7 +16,7 @@ from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initi
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, IterativeModel
 from workflow_src.nn.weights import copy_matching
-from workflow_src.nn.widths import places
+from workflow_src.nn.widths import beside, places
 from workflow_src.registry import families
 from workflow_src.types import EOS
 
@@ -47,9 +47,8 @@ class IterativeRefinementModel(EncoderDecoder, IterativeModel):
         """The first pass: states (B, N, D) of the first decoder, and the mask (B, N) of outputs of lengths (B,)."""
         codes, table = self.target_embedding.positions, self.source_embedding
         indices, mask = places(lengths, codes.size(0), memory)
-        inputs = (
-            F.embedding(self.copied(memory, lengths, indices), table.weight) * table.scale + codes[: indices.size(0)]
-        )
+        ids = self.copied(memory, beside(lengths, memory), indices)
+        inputs = F.embedding(ids, table.weight) * table.scale + codes[: indices.size(0)]
         inputs = dropout(inputs, self.config.dropout, self.training)
         return self.decoder(inputs, attention_bias(mask), memory), mask
 

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.corruption import corrupted
-from workflow_src.losses.common import Cells, block_rows, cells, cross_entropy_at, length_loss
+from workflow_src.losses.common import block_rows, cross_entropy_at, length_loss
 from workflow_src.losses.draws import sentence_keys, uniform
-from workflow_src.nn.widths import length_mask
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, wide
+from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext, cells, wide
 
 if TYPE_CHECKING:
     from workflow_src.families.inat.model import IterativeRefinementModel
@@ -40,8 +39,8 @@ def refinement_loss(
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.output_lengths)
     # An empty target has a position, and nothing to learn there.
-    mask_on_cpu = length_mask(batch.on_cpu.output_lengths)
-    real, scored = (cells(x, hidden.device) for x in (mask_on_cpu, batch.on_cpu.target_mask))
+    lengths = batch.output_lengths, batch.target_lengths
+    real, scored = (batch.cells(numbers) for numbers in lengths)
     terms, nll = [], []
     for number in range(config.passes):
         if number:

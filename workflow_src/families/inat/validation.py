@@ -9,7 +9,7 @@ from torch import Tensor
 from workflow_src.decoding.search import searching
 from workflow_src.families.inat import InatObjectiveConfig
 from workflow_src.families.inat.objective import guessed, pass_loss
-from workflow_src.losses.common import cells, exact_lengths
+from workflow_src.losses.common import exact_lengths
 from workflow_src.types import Batch, DevFigures, Measured
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def validate(config: InatObjectiveConfig, _base: None = None) -> DevFigures:
     def measure(model: IterativeRefinementModel, batch: Batch, _keys: Tensor) -> Measured:
         memory = model.encode(batch.source)
         hidden, mask = model.hidden(memory, batch.output_lengths)
-        scored = cells(batch.target_mask, hidden.device)
+        scored = batch.cells(batch.target_lengths)
         first = pass_loss(model, hidden, scored, batch.target, 0.0)[1]
         for _ in range(config.passes - 1):
             hidden = model.refine(memory, guessed(model, hidden, mask), hidden, mask)

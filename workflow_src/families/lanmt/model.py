@@ -20,7 +20,7 @@ from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initi
 from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
 from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
 from workflow_src.nn.weights import copy_places
-from workflow_src.nn.widths import places
+from workflow_src.nn.widths import beside, places
 from workflow_src.types import EOS, PAD, wide, with_end
 
 
@@ -53,7 +53,7 @@ class SourceLatentVariableModel(SourceLatentModel):
         words and its end. Also the mask (B, T+1)."""
         codes = self.target_embedding.positions
         _, mask = places(positions, codes.size(0), memory)
-        width = mask.size(1)
+        width, positions = mask.size(1), beside(positions, memory)
         inputs = self.latents.projected(self.transformation(z, memory.mask, positions, width))
         if self.length_embedding is None:
             inputs = inputs + codes[:width]

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.losses.common import budget, cells, length_cross_entropy, smoothed_cross_entropy
+from workflow_src.losses.common import budget, length_cross_entropy, smoothed_cross_entropy
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.nn.widths import length_mask
-from workflow_src.types import Batch, LossTerms, TrainingContext, moved, with_end
+from workflow_src.types import Batch, LossTerms, TrainingContext, with_end
 
 if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
@@ -29,9 +28,9 @@ def elbo_loss(
     keys = sentence_keys(batch, context.seed)
     memory = model.encode(batch.source)
     z, kl = sampled_latents(model, memory, batch, keys)
-    positions = batch.on_cpu.target_lengths + model.extra_positions
-    hidden, mask = model.hidden(memory, z, moved(positions, batch.target.device))
-    real = cells(length_mask(positions), mask.device)
+    positions = batch.target_lengths + model.extra_positions
+    hidden, mask = model.hidden(memory, z, positions)
+    real = batch.cells(positions)
     labels = with_end(batch.target)[:, : mask.size(1)][real]
     reconstruction, nll = smoothed_cross_entropy(
         hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workflow_src.losses.common import budget, cells, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
 from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
@@ -26,7 +26,7 @@ def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext
     mean_q, deviation_q = model.posterior(memory, target, mask)
     noise = normal(sentence_keys(batch, context.seed), tuple(mean_q.shape[1:])).to(mean_q)
     hidden = model.hidden(memory, mean_q + deviation_q * noise, mask)
-    real = cells(model.whole_target(batch.on_cpu.target) != PAD, mask.device)
+    real = batch.cells(batch.target_lengths + model.extra_positions)
     labels = target[real]
     reconstruction, nll = smoothed_cross_entropy(
         hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing

@@ -16,11 +16,11 @@ from torch import Tensor
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.aligned import best_and_own, own_symbols
-from workflow_src.losses.common import Cells
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.nn.layers import Memory
-from workflow_src.nn.widths import largest
+from workflow_src.nn.widths import beside, largest
+from workflow_src.types import Cells
 
 # Streams of random numbers: for how many symbols are shown, and for which.
 COUNT, WHICH = 1, 2
@@ -51,6 +51,7 @@ def shown_symbols(
     if config.glance == "none" or (config.glance == "glat" and glanced_share == 0):
         return None
     reference, wrong = _reference(config, model, memory, slots, z, target, real)
+    slots = beside(slots, memory)
     numbers = uniform(keys, (1,), COUNT)[:, 0]
     if config.glance == "random":
         count = (numbers * slots).floor()
@@ -74,14 +75,14 @@ def _reference(
     """The reference's symbol of every slot (B, N), and the number that the model gets wrong (B,)."""
     aligned = model.config.loss == "ctc"
     if config.glance == "random" and not aligned:
-        return target[:, : largest(slots, target.size(1), memory)], slots
+        return target[:, : largest(slots, target.size(1), memory)], beside(slots, memory)
     # The update's pass draws the same numbers again, so that both passes drop the same.
     with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
         hidden, mask = model.hidden(memory, slots, z)
     symbols = own_symbols(target, model.blank)
     best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols, real)
     if aligned:
-        reference = symbols.gather(1, viterbi(emissions, Lattice(target, slots)))
+        reference = symbols.gather(1, viterbi(emissions, Lattice(target, beside(slots, memory))))
     else:
         reference = target[:, : mask.size(1)]
     return reference, ((best != reference) & mask).sum(1)

@@ -21,7 +21,7 @@ from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
 from workflow_src.nn.source_latents import SourceLatentModel, SourceLatents
-from workflow_src.nn.widths import places
+from workflow_src.nn.widths import beside, places
 from workflow_src.types import EOS
 
 
@@ -106,7 +106,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
             memory = self.latents.added(memory, self.latents.prior(memory)[0] if z is None else z)
         codes = self.source_embedding.positions
         indices, mask = places(slots, codes.size(0), memory, self.most_slots(memory.mask.size(1)))
-        inputs = self.copied(memory, slots, indices)
+        inputs = self.copied(memory, beside(slots, memory), indices)
         if shown is not None:
             symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
             inputs = torch.where((shown == NOT_SHOWN)[..., None], inputs, symbols.to(inputs.dtype))

@@ -16,12 +16,11 @@ from torch import Tensor
 from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import Cells, budget, cells, cross_entropy_at, length_loss
+from workflow_src.losses.common import budget, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
-from workflow_src.nn.widths import length_mask
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
+from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext, cells
 
 if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
@@ -47,18 +46,18 @@ def nat_loss(
         terms.append(kl.clamp(min=free).sum())
         figures |= {"kl": kl.detach().mean(), "kl_budget": free}
     slots = training_slots(model, batch)
-    real = cells(length_mask(training_slots(model, batch.on_cpu)), slots.device)
+    real = batch.cells(slots)
     glanced_share = share(config, context.progress)
     shown = None
     if config.glance != "none":
         assert keys is not None, "drawing needs keys"
         shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
-        glanced = (shown != NOT_SHOWN).sum() / slots.sum() if shown is not None else 0.0
+        glanced = (shown != NOT_SHOWN).sum() / int(slots.sum()) if shown is not None else 0.0
         figures |= {"glanced": glanced}
     hidden, mask = model.hidden(memory, slots, z, shown)
     if model.config.loss == "ce":
         # An empty target has a slot, and nothing to learn there.
-        real = cells(batch.on_cpu.target_mask, slots.device)
+        real = batch.cells(batch.target_lengths)
     nll, learned, output_figures = output_loss(config, model, hidden, mask, batch.target, shown, real)
     terms.insert(0, learned)
     figures |= {"nll": nll / count} | output_figures
@@ -70,9 +69,9 @@ def nat_loss(
 
 
 def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Slots (B,): those of the source, or the reference's length where the model predicts lengths."""
+    """Slots (B,) on the CPU: those of the source, or the reference's length where the model predicts lengths."""
     if model.length is None:
-        return model.slots_of(batch.source_mask.sum(1))
+        return model.slots_of(batch.source_lengths)
     return batch.output_lengths
 
 

@@ -22,7 +22,7 @@ from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.nn.layers import Memory, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding, lstm
-from workflow_src.types import PAD, values_on_cpu, with_start
+from workflow_src.types import PAD, Batch, with_start
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +73,15 @@ class Seq2Seq(AutoregressiveModel):
 
     def encode(self, source: Tensor) -> SourceStates:
         """Source (B, S) -> states for the decoder."""
+        return self._encode(source, (source.cpu() != PAD).sum(1))
+
+    def encode_batch(self, batch: Batch) -> SourceStates:
+        return self._encode(batch.source, batch.source_lengths)
+
+    def _encode(self, source: Tensor, lengths: Tensor) -> SourceStates:
         mask = source != PAD
         embedded = self.source_embedding(source)
-        states, hidden, cell = self.encoder(embedded, (values_on_cpu(source) != PAD).sum(1))
+        states, hidden, cell = self.encoder(embedded, lengths)
         first_states = (
             linear(final).unflatten(1, (self.config.decoder_layers, -1)).transpose(0, 1).contiguous()
             for linear, final in ((self.first_hidden, hidden), (self.first_cell, cell))

@@ -16,7 +16,7 @@ from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import OnePassModel
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding
 from workflow_src.nn.widths import places
-from workflow_src.types import EOS, PAD, values_on_cpu
+from workflow_src.types import EOS, PAD, Batch
 
 
 class Tagger(OnePassModel):
@@ -40,8 +40,14 @@ class Tagger(OnePassModel):
 
     def encode(self, source: Tensor) -> Memory:
         """Source (B, S) -> states (B, S, 2D) for the positions of the target and the length head."""
+        return self._encode(source, (source.cpu() != PAD).sum(1))
+
+    def encode_batch(self, batch: Batch) -> Memory:
+        return self._encode(batch.source, batch.source_lengths)
+
+    def _encode(self, source: Tensor, lengths: Tensor) -> Memory:
         embedded = self.embedding(source)
-        states, *_ = self.encoder(embedded, (values_on_cpu(source) != PAD).sum(1))
+        states, *_ = self.encoder(embedded, lengths)
         return Memory(states, source != PAD, None, source, embedded)
 
     # 2. The layers over the positions of the target.
@@ -51,7 +57,7 @@ class Tagger(OnePassModel):
         config = self.config
         positions, mask = places(lengths, config.max_positions, memory)
         copied = soft_copy(memory, lengths, positions).to(memory.states.dtype)
-        states = self.decoder(dropout(copied, config.dropout, self.training), values_on_cpu(lengths))[0]
+        states = self.decoder(dropout(copied, config.dropout, self.training), lengths.cpu())[0]
         return dropout(states, config.dropout, self.training), mask
 
     # 3. Words.

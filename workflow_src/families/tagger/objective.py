@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.losses.common import cells, cross_entropy_at, length_loss
+from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.settings import OnePassConfig
 from workflow_src.types import Batch, LossTerms, TrainingContext
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def tagging_loss(model: Tagger, batch: Batch, _context: TrainingContext, config: OnePassConfig) -> LossTerms:
-    memory = model.encode(batch.source)
+    memory = model.encode_batch(batch)
     loss, nll = words_loss(model, memory, batch, config.label_smoothing)
     length, exact = length_loss(model.length, memory, batch)
     count = batch.num_target_words
@@ -36,6 +36,6 @@ def words_loss(model: Tagger, memory: Memory, batch: Batch, smoothing: float = 0
     """Sums over the words of a batch: the label-smoothed loss, and -log p in nats without a gradient."""
     hidden, _ = model.hidden(memory, batch.output_lengths)
     # An empty target has a position, and nothing to learn there.
-    learned = cells(batch.on_cpu.target_mask, hidden.device)
+    learned = batch.cells(batch.target_lengths)
     weight, bias = model.projection.weight, model.projection.bias
     return cross_entropy_at(learned, hidden, weight, bias, batch.target, smoothing)

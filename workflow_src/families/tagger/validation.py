@@ -22,7 +22,7 @@ def validate(_config: OnePassConfig, _base: None = None) -> DevFigures:
 
 
 def _measure(model: Tagger, batch: Batch, _keys: Tensor) -> Measured:
-    memory = model.encode(batch.source)
+    memory = model.encode_batch(batch)
     _, nll = words_loss(model, memory, batch)
     exact = exact_lengths(model.length.predict(memory), batch)
-    return Measured({"dev_loss": (nll, batch.target_mask.sum()), "dev_length_accuracy": exact})
+    return Measured({"dev_loss": (nll, batch.target_lengths.sum()), "dev_length_accuracy": exact})

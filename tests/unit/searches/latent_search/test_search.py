@@ -8,10 +8,9 @@ import torch
 from miniatures import decode, ending, lvm, one, padded, pairs, refiner, searched, transformer, translate
 
 from workflow_src.nn.models import Refiner
-from workflow_src.nn.widths import length_mask
 from workflow_src.searches.latent_search import LatentSearchSettings
 from workflow_src.searches.latent_search.search import prior_noise
-from workflow_src.types import EOS
+from workflow_src.types import EOS, length_mask
 
 PLAN = {"lengths": 3, "samples": 2, "search_seed": 7}
 
