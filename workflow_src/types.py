@@ -271,6 +271,19 @@ class IncrementalDecoder(Protocol):
     def step(self, tokens: Tensor) -> Tensor:
         """Read one token a row, (N,) int64. Logits (N, V) for the next one, which callers may overwrite."""
 
+    def steps(self, tokens: Tensor) -> Tensor:
+        """Read a block of tokens (N, m) int64 in one pass. Logits (N, m, V), those of m single steps.
+
+        Shorter rows may end with any tokens, also behind the model's last position; `rewind` takes them back.
+        """
+
+    def rewind(self, positions: Tensor) -> None:
+        """Make each row forget all but the first `positions` (N,) int64 of the tokens that it has read.
+
+        At most the tokens of the last `steps` can be forgotten. Where the device is a GPU, `positions` is best a copy
+        by `moved`, so that its values are known on the CPU.
+        """
+
     def reorder(self, rows: Tensor) -> None:
         """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
 

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, marked
+from workflow_src.data.batching import pad
+from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, check_length, marked
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.recurrent import WordEmbedding
+from workflow_src.runtime.device import on_device
 from workflow_src.types import PAD, Batch, IncrementalDecoder, Symbols, wide, with_end
 
 
@@ -124,8 +126,8 @@ class AutoregressiveModel(Model, Scorer):
         raise NotImplementedError
 
     def start(self, memory: Any) -> IncrementalDecoder:
-        """The decoder one position at a time, as searches use it."""
-        raise NotImplementedError
+        """The decoder one position or block at a time, as searches use it; here one that keeps no states."""
+        return RereadingDecoder(self, memory)
 
     def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
         """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""
@@ -150,6 +152,50 @@ class AutoregressiveModel(Model, Scorer):
         section 3.1). The result has gradients with respect to `target`, also where all parameters are frozen.
         """
         return self.logits(self.hidden(states, target))
+
+
+class RereadingDecoder:
+    """An `IncrementalDecoder` of any autoregressive model: every call reads all tokens again."""
+
+    def __init__(self, model: AutoregressiveModel, memory: Any):
+        self.model, self.memory, self.sentences = model, memory, 0
+        # Tokens that each row has read.
+        self.read: list[list[int]] = []
+
+    def step(self, tokens: Tensor) -> Tensor:
+        check_length(1 + max(map(len, self.read), default=0), self.model.config.max_positions)
+        return self.steps(tokens[:, None])[:, 0]
+
+    def steps(self, tokens: Tensor) -> Tensor:
+        count = tokens.size(0)
+        self.sentences = self.sentences or count
+        self.read = self.read or [[] for _ in range(count)]
+        begins = on_device([len(row) for row in self.read], tokens.device)
+        self.read = [row + block for row, block in zip(self.read, tokens.tolist(), strict=True)]
+        limit = self.model.config.max_positions
+        # The model reads the start symbol by itself.
+        target = pad([row[1:limit] for row in self.read], eos=False).to(tokens.device)
+        sentences = torch.arange(self.sentences, device=tokens.device)
+        memory = self.memory.select(sentences.repeat_interleave(count // self.sentences))
+        logits = self.model.logits(self.model.hidden(memory, target))
+        places = begins[:, None] + torch.arange(tokens.size(1), device=tokens.device)
+        places = places.clamp(max=logits.size(1) - 1)
+        return logits.gather(1, places[..., None].expand(-1, -1, logits.size(2)))
+
+    def rewind(self, positions: Tensor) -> None:
+        self.read = [row[:length] for row, length in zip(self.read, positions.tolist(), strict=True)]
+
+    def reorder(self, rows: Tensor) -> None:
+        self.read = [list(self.read[row]) for row in rows.tolist()]
+
+    def keep(self, sentences: Tensor) -> None:
+        self.reorder(rows_of(sentences, len(self.read) // self.sentences))
+        self.memory, self.sentences = self.memory.select(sentences), sentences.numel()
+
+
+def rows_of(sentences: Tensor, width: int) -> Tensor:
+    """Rows (R * width,) of sentences (R,), each of which has `width` rows side by side."""
+    return (sentences[:, None] * width + torch.arange(width, device=sentences.device)).view(-1)
 
 
 class OnePassModel(Model):

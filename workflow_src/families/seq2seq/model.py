@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.nn.layers import Memory, attention_bias, check_length, dropout, initialise
-from workflow_src.nn.models import AutoregressiveModel
+from workflow_src.nn.models import AutoregressiveModel, rows_of
 from workflow_src.nn.recurrent import BidirectionalLSTM, WordEmbedding, lstm
 from workflow_src.types import PAD, Batch, with_start
 
@@ -131,31 +131,62 @@ class CachedDecoder:
         self.keys, self.states = memory.keys, memory.states
         self.bias = None if memory.bias is None else memory.bias[:, 0].to(memory.states.dtype)
         self.hidden, self.cell = list(memory.hidden), list(memory.cell)
+        # What rows have read less than `position`, (N,), where they differ.
+        self.behind: Tensor | None = None
+        # States before the last block and after each of its tokens, (2, layers, N, D) each.
+        self.past: list[Tensor] = []
         self.layers = model.decoder.all_weights
         self.embedding, self.scale = model.target_embedding.weight, model.target_embedding.scale
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one token a row, (N,) int64, and give logits (N, V) for the next one."""
+        check_length(self.position + 1, self.model.config.max_positions)
+        self.past = []
+        return self._logits(self._read(tokens))
+
+    def steps(self, tokens: Tensor) -> Tensor:
+        self.past, hidden = [self._kept()], []
+        for column in tokens.unbind(1):
+            hidden.append(self._read(column))
+            self.past.append(self._kept())
+        return self._logits(torch.stack(hidden, 1).flatten(0, 1)).unflatten(0, tokens.shape)
+
+    def rewind(self, positions: Tensor) -> None:
+        first = self.position - len(self.past) + 1
+        read = positions - first if self.behind is None else positions - first + self.behind
+        kept = torch.stack(self.past)[read, :, :, torch.arange(read.size(0), device=read.device)]
+        hidden, cell = kept.permute(1, 2, 0, 3).unbind(0)
+        self.hidden, self.cell, self.past = list(hidden), list(cell), []
+        self.position = int(values_on_cpu(positions).max())
+        self.behind = self.position - positions
+
+    def _kept(self) -> Tensor:
+        return torch.stack([*self.hidden, *self.cell]).unflatten(0, (2, -1))
+
+    def _read(self, tokens: Tensor) -> Tensor:
+        """Read one token a row, (N,); states (N, D) of the last layer."""
         self.position += 1
-        check_length(self.position, self.model.config.max_positions)
         x = self.embedding.index_select(0, tokens) * self.scale
         for index, layer in enumerate(self.layers):
             x, self.cell[index] = torch.lstm_cell(x, (self.hidden[index], self.cell[index]), *layer)
             self.hidden[index] = x
-        # The hypotheses of a sentence are to its source what positions are in a whole pass.
-        rows = x.view(self.sentences, -1, x.size(-1))
+        return x
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """Logits (R, V) after states (R, D), as many for each sentence."""
+        # To its source, hypotheses of a sentence and their positions are what positions are in a whole pass.
+        rows = hidden.view(self.sentences, -1, hidden.size(-1))
         states = attentional_states(self.model.attentional, rows, self.keys, self.states, self.bias)
         return self.model.logits(states.flatten(0, 1))
 
     def reorder(self, rows: Tensor) -> None:
-        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
         self.hidden = [states.index_select(0, rows) for states in self.hidden]
         self.cell = [states.index_select(0, rows) for states in self.cell]
+        self.past = [states.index_select(2, rows) for states in self.past]
+        if self.behind is not None:
+            self.behind = self.behind.index_select(0, rows)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these (int64 indices), with all their rows."""
-        width = self.hidden[0].size(0) // self.sentences
-        self.reorder((sentences[:, None] * width + torch.arange(width, device=sentences.device)).view(-1))
+        self.reorder(rows_of(sentences, self.hidden[0].size(0) // self.sentences))
         self.keys, self.states = self.keys.index_select(0, sentences), self.states.index_select(0, sentences)
         if self.bias is not None:
             self.bias = self.bias.index_select(0, sentences)

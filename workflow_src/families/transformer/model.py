@@ -19,8 +19,8 @@ from workflow_src.nn.layers import (
     fused_attention,
     initialise,
 )
-from workflow_src.nn.models import AutoregressiveModel, EncoderDecoder
-from workflow_src.types import with_start
+from workflow_src.nn.models import AutoregressiveModel, EncoderDecoder, rows_of
+from workflow_src.types import values_on_cpu, with_start
 
 
 class Transformer(EncoderDecoder, AutoregressiveModel):
@@ -43,11 +43,10 @@ class Transformer(EncoderDecoder, AutoregressiveModel):
         return self.decoder(self.target_embedding(inputs), causal_bias(inputs.size(1), inputs.device), memory)
 
     def start(self, memory: Memory) -> CachedDecoder:
-        return CachedDecoder(self, memory, memory.states.new_empty(self._cache_shape(memory, 1, 32)))
+        return CachedDecoder(self, memory, memory.states.new_zeros(self._cache_shape(memory, 1, 32)))
 
     def start_fixed(self, memory: Memory, width: int, length: int, cache: Tensor | None = None) -> FixedDecoder:
         if cache is None:
-            # Finite everywhere: masked positions count zero times.
             cache = memory.states.new_zeros(self._cache_shape(memory, width, length))
         return FixedDecoder(self, memory, cache)
 
@@ -62,14 +61,17 @@ class CachedDecoder:
 
     Rows are hypotheses: `width` of them for each source sentence, next to each other. Keys and values of the source
     (layers, 2, B, H, S, D/H) are computed once and not repeated for the hypotheses of a sentence; those of the target
-    (layers, 2, rows, H, positions, D/H) lie in one preallocated tensor that doubles when full.
+    (layers, 2, rows, H, positions, D/H) lie in one preallocated tensor that doubles when full. It is finite everywhere:
+    masked positions count zero times.
     """
 
     def __init__(self, model: Transformer, memory: Memory, cache: Tensor):
         self.model = model
         self.sentences = memory.states.size(0)
         self.heads = model.config.heads
+        # Positions that are read, at most; those of each row (N,) where they differ.
         self.length = 0
+        self.lengths: Tensor | None = None
         keys_values: list[Tensor] = []
         # One look-up a search instead of one a step: on single sentences Python is a good part of the time.
         self.layers = []
@@ -94,56 +96,94 @@ class CachedDecoder:
         self._source = keys_values
         self.source_layers = [layer.unbind(0) for layer in keys_values.unbind(0)]
 
-    def _position_code(self) -> Tensor:
-        """The code (D,) or (1, D) of the position that is read."""
-        if self.length >= self.positions.size(0):
-            check_length(self.length + 1, self.positions.size(0))
-        if self.length == self.cache.size(4):
-            self.cache = torch.cat([self.cache, torch.empty_like(self.cache)], 4)
-        return self.positions[self.length]
+    def _begin(self, count: int) -> Tensor:
+        """Make room for `count` tokens a row, and decide what sees what. Codes (D,) or (N or 1, count, D)."""
+        end = self.length + count
+        if count == 1 and end > self.positions.size(0):
+            check_length(end, self.positions.size(0))
+        while end > self.cache.size(4):
+            self.cache = torch.cat([self.cache, torch.zeros_like(self.cache)], 4)
+        if self.lengths is None and count == 1:
+            self.self_bias = None
+            return self.positions[self.length]
+        self.places = self._places(0, count)[None] + (self.length if self.lengths is None else self.lengths[:, None])
+        self.self_bias = self._later(self.places, end)
+        return self._codes(self.places)
 
-    def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Keep the keys and values (2, rows, H, D/H) of the position; keys, values and bias of all positions so far."""
-        cache = self.cache[layer]
-        cache.select(3, self.length).copy_(keys_values)
-        keys, values = cache.narrow(3, 0, self.length + 1).unbind(0)
-        return keys, values, None
+    def _places(self, start: int, end: int) -> Tensor:
+        return torch.arange(start, end, device=self.cache.device)
 
-    def _advance(self) -> None:
-        self.length += 1
+    def _later(self, places: Tensor, width: int) -> Tensor:
+        """Scores (N or 1, 1, m, width) that keep tokens at places (N or 1, m) from seeing later ones."""
+        later = self._places(0, width) > places[:, None, :, None]
+        # Not MASKED: what lies there may be as large as that.
+        return torch.zeros_like(later, dtype=self.cache.dtype).masked_fill_(later, float("-inf"))
+
+    def _codes(self, places: Tensor) -> Tensor:
+        """Codes (N, m, D) of places (N, m); padding may stand behind the last."""
+        return F.embedding(places.clamp(max=self.positions.size(0) - 1), self.positions)
+
+    def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values (2, rows, H, m, D/H) of a block; keys and values of all positions so far."""
+        cache, count = self.cache[layer], keys_values.size(3)
+        if self.lengths is None:
+            cache.narrow(3, self.length, count).copy_(keys_values)
+        else:
+            _write(cache, self.places, keys_values)
+        keys, values = cache.narrow(3, 0, self.length + count).unbind(0)
+        return keys, values
+
+    def _advance(self, count: int) -> None:
+        self.length += count
+        if self.lengths is not None:
+            self.lengths = self.lengths + count
 
     def step(self, tokens: Tensor) -> Tensor:
-        """Read one token a row, (N,) int64, and give logits (N, V) for the next one."""
-        heads, pre = self.heads, self.pre
-        x = torch.add(self._position_code(), self.embedding.index_select(0, tokens), alpha=self.scale)
-        rows, dim = x.shape
-        width, shape, head_dim = rows // self.sentences, (dim,), dim // heads
+        return self._read(tokens[:, None])
+
+    def steps(self, tokens: Tensor) -> Tensor:
+        return self._read(tokens).unflatten(0, tokens.shape)
+
+    def rewind(self, positions: Tensor) -> None:
+        lengths = values_on_cpu(positions)
+        self.length = int(lengths.max())
+        self.lengths = None if bool((lengths == self.length).all()) else positions
+
+    def _read(self, tokens: Tensor) -> Tensor:
+        """Read tokens (N, m); logits (N * m, V) for the next ones."""
+        heads, pre, (rows, count) = self.heads, self.pre, tokens.shape
+        words = self.embedding.index_select(0, tokens.reshape(-1)).view(rows, count, -1)
+        x = torch.add(self._begin(count), words, alpha=self.scale).view(rows * count, -1)
+        dim = x.size(1)
+        width, shape, head_dim = rows // self.sentences * count, (dim,), dim // heads
         for index, (self_norm, packed, self_out, cross_norm, query, cross_out, feed_norm, inner, outer) in enumerate(
             self.layers
         ):
             h = F.layer_norm(x, shape, *self_norm) if pre else x
-            qkv = F.linear(h, *packed).view(rows, 3, heads, head_dim)
-            keys, values, bias = self._append(index, qkv.narrow(1, 1, 2).transpose(0, 1))
-            h = fused_attention(qkv.select(1, 0).unsqueeze(2), keys, values, bias)
-            x = x + F.linear(h.reshape(rows, dim), *self_out)
+            qkv = F.linear(h, *packed).view(rows, count, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
+            keys, values = self._append(index, qkv.narrow(0, 1, 2))
+            h = fused_attention(qkv[0], keys, values, self.self_bias)
+            x = x + F.linear(h.transpose(1, 2).reshape(rows * count, dim), *self_out)
             if not pre:
                 x = F.layer_norm(x, shape, *self_norm)
             h = F.layer_norm(x, shape, *cross_norm) if pre else x
+            # To its source, a block is as many hypotheses.
             q = F.linear(h, *query).view(self.sentences, width, heads, head_dim).transpose(1, 2)
             source_keys, source_values = self.source_layers[index]
             h = fused_attention(q, source_keys, source_values, self.bias)
-            x = x + F.linear(h.transpose(1, 2).reshape(rows, dim), *cross_out)
+            x = x + F.linear(h.transpose(1, 2).reshape(rows * count, dim), *cross_out)
             if not pre:
                 x = F.layer_norm(x, shape, *cross_norm)
             h = F.layer_norm(x, shape, *feed_norm) if pre else x
             x = x + F.linear(F.relu(F.linear(h, *inner)), *outer)
             if not pre:
                 x = F.layer_norm(x, shape, *feed_norm)
-        self._advance()
+        self._advance(count)
         return self.model.logits(self.model.decoder.norm(x))
 
     def reorder(self, rows: Tensor) -> None:
-        """Make row i continue what row `rows[i]` has read; also widens from one row a sentence to several."""
+        if self.lengths is not None:
+            self.lengths = self.lengths.index_select(0, rows)
         if self.cache.size(2) != rows.numel():
             self.cache = self.cache.index_select(2, rows)
         else:
@@ -151,10 +191,11 @@ class CachedDecoder:
             self.cache[:, :, :, :, : self.length] = filled.index_select(2, rows)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these (int64 indices), with all their rows."""
         width = self.cache.size(2) // self.sentences
-        rows = (sentences[:, None] * width + torch.arange(width, device=sentences.device)).view(-1)
+        rows = rows_of(sentences, width)
         self.cache = self.cache.index_select(2, rows)
+        if self.lengths is not None:
+            self.lengths = self.lengths.index_select(0, rows)
         self.source = self.source.index_select(2, sentences)
         if self.bias is not None:
             self.bias = self.bias.index_select(0, sentences)
@@ -184,25 +225,45 @@ class FixedDecoder(CachedDecoder):
         """Make room for `length` positions."""
         self.cache = F.pad(self.cache, (0, 0, 0, length - self.cache.size(4)))
 
-    def _position_code(self) -> Tensor:
-        places = torch.arange(self.cache.size(4), device=self.position.device)
-        unwritten = (places > self.position)[None, None, None]
-        # Not MASKED: what lies there may be as large as that.
-        self.self_bias = torch.zeros_like(unwritten, dtype=self.cache.dtype).masked_fill_(unwritten, float("-inf"))
+    def rewind(self, positions: Tensor) -> None:
+        """`CachedDecoder.rewind`; reads no value. Each row has a position of its own from here on."""
+        self.position = positions
+
+    def _begin(self, count: int) -> Tensor:
+        self.places = self.position[:, None] + self._places(0, count)
+        self.self_bias = self._later(self.places, self.cache.size(4))
         # A block of steps may go on behind the longest output.
-        return self.positions.index_select(0, self.position.clamp(max=self.positions.size(0) - 1))
+        return self._codes(self.places)
 
-    def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
         cache = self.cache[layer]
-        cache.index_copy_(3, self.position, keys_values.unsqueeze(3))
+        if self.places.size(0) == 1:
+            cache.index_copy_(3, self.places[0], keys_values)
+        else:
+            _write(cache, self.places, keys_values)
         keys, values = cache.unbind(0)
-        return keys, values, self.self_bias
+        return keys, values
 
-    def _advance(self) -> None:
-        self.position = self.position + 1
+    def _advance(self, count: int) -> None:
+        self.position = self.position + count
 
     def reorder(self, rows: Tensor) -> None:
         self.cache = self.cache.index_select(2, rows)
+        self._select_positions(rows)
+
+    def keep(self, sentences: Tensor) -> None:
+        width = self.cache.size(2) // self.sentences
+        super().keep(sentences)
+        self._select_positions(rows_of(sentences, width))
+
+    def _select_positions(self, rows: Tensor) -> None:
+        if self.position.size(0) > 1:
+            self.position = self.position.index_select(0, rows)
+
+
+def _write(cache: Tensor, places: Tensor, keys_values: Tensor) -> None:
+    """Write keys and values (2, rows, H, m, D/H) into a layer's cache, at the places (rows, m) of each row."""
+    cache.scatter_(3, places[None, :, None, :, None].expand_as(keys_values), keys_values)
 
 
 def _layer_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
