@@ -6,6 +6,7 @@ argmax (delta; Shu et al. 2020).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +42,8 @@ class Refinement(SearchModule):
     With `stop_threshold`, a sentence stops after a step whose mean length over its positions, (1/P) sum_p |z'_p - z_p|,
     is below it.
     """
+
+    refines = True
 
     def __init__(self, networks: Networks, settings: Any, scored: bool = True):
         super().__init__(networks, settings, scored)
@@ -110,19 +113,24 @@ class Delta(Refinement):
         """Each output is read once: a step begins with it."""
         model, steps, stopped = self.model, self.steps or 0, self.stopped()
 
-        def read(number: int, z: Tensor, memory: Memory, mask: Tensor) -> State:
-            return z, *model.read(memory, z, mask, choice, self.scored and (number == steps or stopped is not None))
+        def read(number: int, z: Tensor, memory: Memory, mask: Tensor, lengths: Tensor | None) -> State:
+            at_lengths = dataclasses.replace(choice, lengths=lengths)
+            scored = self.scored and (number == steps or stopped is not None)
+            state = z, *model.read(memory, z, mask, at_lengths, scored)
+            return state if lengths is None else (*state, lengths)
 
         def advance(number: int, state: State, memory: Memory, mask: Tensor) -> State:
             z, _ = model.posterior(memory, state[1], mask)
-            return read(number, z, memory, mask)
+            return read(number, z, memory, mask, state[3] if len(state) > 3 else None)
 
         def show(state: State) -> None:
             if watch:
                 watch(state[1])
 
-        state = read(0, z, memory, mask)
-        (_, outputs, scores), counts = run_steps(state, advance, steps, memory, mask, stopped, show if watch else None)
+        state = read(0, z, memory, mask, choice.lengths)
+        (_, outputs, scores, *_), counts = run_steps(
+            state, advance, steps, memory, mask, stopped, show if watch else None
+        )
         return (outputs, scores) if counts is None else (outputs, scores, counts)
 
     def stopped(self) -> Callable[[State, State, Tensor], Tensor] | None:

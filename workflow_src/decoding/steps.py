@@ -71,6 +71,7 @@ class StepSearch(SearchModule):
     `idle` of the batch: dropping copies what the decoder keeps.
     """
 
+    positions = True
     idle = 0.0
 
     def begin(self, source: Tensor, start: Callable[[Any], IncrementalDecoder] | None = None) -> State:

@@ -44,6 +44,17 @@ def test_it_is_the_unstopped_result_and_counts_the_steps_to_it(kind):
     assert len(set(stopped.steps)) > 1 and unstopped.traces[0] != unstopped.tokens
 
 
+@pytest.mark.parametrize("kind", ["lvm", "lanmt"])
+def test_given_lengths_hold_for_sentences_that_go_on(kind):
+    model, sentences = {"lvm": lvm, "lanmt": lanmt}[kind](seed=3), batch()
+    lengths = torch.tensor([2, 7, 3, 5, 1, 6])
+    batched = translate(model, sentences.source, "delta", MOST, lengths=lengths, stop_unchanged=True)
+    unstopped = translate(model, sentences.source, "delta", MOST, lengths=lengths)
+    assert batched.tokens == unstopped.tokens and len(set(batched.steps)) > 1
+    if kind == "lvm":
+        assert [len(tokens) for tokens in batched.tokens] == lengths.tolist()
+
+
 @pytest.mark.parametrize("kind", MODELS)
 def test_batching_and_padding_change_nothing(kind):
     model, sentences = MODELS[kind](), batch()
