@@ -280,8 +280,8 @@ class IncrementalDecoder(Protocol):
     def rewind(self, positions: Tensor) -> None:
         """Make each row forget all but the first `positions` (N,) int64 of the tokens that it has read.
 
-        At most the tokens of the last `steps` can be forgotten. Where the device is a GPU, `positions` is best a copy
-        by `moved`, so that its values are known on the CPU.
+        At most the tokens of the last `steps` can be forgotten. `positions` are best on the CPU, which needs to know
+        them; decoders of fixed shapes want them on their device.
         """
 
     def reorder(self, rows: Tensor) -> None:

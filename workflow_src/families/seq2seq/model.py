@@ -152,11 +152,12 @@ class CachedDecoder:
 
     def rewind(self, positions: Tensor) -> None:
         first = self.position - len(self.past) + 1
+        self.position = int(positions.max())
+        positions = positions.to(self.keys.device, non_blocking=True)
         read = positions - first if self.behind is None else positions - first + self.behind
         kept = torch.stack(self.past)[read, :, :, torch.arange(read.size(0), device=read.device)]
         hidden, cell = kept.permute(1, 2, 0, 3).unbind(0)
         self.hidden, self.cell, self.past = list(hidden), list(cell), []
-        self.position = int(values_on_cpu(positions).max())
         self.behind = self.position - positions
 
     def _kept(self) -> Tensor:

@@ -20,7 +20,7 @@ from workflow_src.nn.layers import (
     initialise,
 )
 from workflow_src.nn.models import AutoregressiveModel, EncoderDecoder, rows_of
-from workflow_src.types import values_on_cpu, with_start
+from workflow_src.types import with_start
 
 
 class Transformer(EncoderDecoder, AutoregressiveModel):
@@ -139,15 +139,15 @@ class CachedDecoder:
             self.lengths = self.lengths + count
 
     def step(self, tokens: Tensor) -> Tensor:
-        return self._read(tokens[:, None])
+        return self._read(tokens.unsqueeze(1))
 
     def steps(self, tokens: Tensor) -> Tensor:
         return self._read(tokens).unflatten(0, tokens.shape)
 
     def rewind(self, positions: Tensor) -> None:
-        lengths = values_on_cpu(positions)
-        self.length = int(lengths.max())
-        self.lengths = None if bool((lengths == self.length).all()) else positions
+        shortest, longest = (int(length) for length in positions.aminmax())
+        self.length = longest
+        self.lengths = None if shortest == longest else positions.to(self.cache.device, non_blocking=True)
 
     def _read(self, tokens: Tensor) -> Tensor:
         """Read tokens (N, m); logits (N * m, V) for the next ones."""
@@ -162,7 +162,7 @@ class CachedDecoder:
             h = F.layer_norm(x, shape, *self_norm) if pre else x
             qkv = F.linear(h, *packed).view(rows, count, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
             keys, values = self._append(index, qkv.narrow(0, 1, 2))
-            h = fused_attention(qkv[0], keys, values, self.self_bias)
+            h = fused_attention(qkv.select(0, 0), keys, values, self.self_bias)
             x = x + F.linear(h.transpose(1, 2).reshape(rows * count, dim), *self_out)
             if not pre:
                 x = F.layer_norm(x, shape, *self_norm)
