@@ -97,7 +97,7 @@ class CachedDecoder:
         self.source_layers = [layer.unbind(0) for layer in keys_values.unbind(0)]
 
     def _begin(self, count: int) -> Tensor:
-        """Make room for `count` tokens a row, and decide what sees what. Codes (D,) or (N or 1, count, D)."""
+        """Make room for `count` tokens a row, and decide what sees what. Codes (D,) or (N * count, D)."""
         end = self.length + count
         if count == 1 and end > self.positions.size(0):
             check_length(end, self.positions.size(0))
@@ -120,8 +120,10 @@ class CachedDecoder:
         return torch.zeros_like(later, dtype=self.cache.dtype).masked_fill_(later, float("-inf"))
 
     def _codes(self, places: Tensor) -> Tensor:
-        """Codes (N, m, D) of places (N, m); padding may stand behind the last."""
-        return F.embedding(places.clamp(max=self.positions.size(0) - 1), self.positions)
+        """Codes (N * m, D) of places (N or 1, m), or (1, D) of one; padding may stand behind the last."""
+        if places.numel() > 1:
+            places = places.expand(self.cache.size(2), -1)
+        return self.positions.index_select(0, places.flatten().clamp(max=self.positions.size(0) - 1))
 
     def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the keys and values (2, rows, H, m, D/H) of a block; keys and values of all positions so far."""
@@ -139,23 +141,22 @@ class CachedDecoder:
             self.lengths = self.lengths + count
 
     def step(self, tokens: Tensor) -> Tensor:
-        return self._read(tokens.unsqueeze(1))
+        return self._read(tokens, 1)
 
     def steps(self, tokens: Tensor) -> Tensor:
-        return self._read(tokens).unflatten(0, tokens.shape)
+        return self._read(tokens.flatten(), tokens.size(1)).unflatten(0, tokens.shape)
 
     def rewind(self, positions: Tensor) -> None:
         shortest, longest = (int(length) for length in positions.aminmax())
         self.length = longest
         self.lengths = None if shortest == longest else positions.to(self.cache.device, non_blocking=True)
 
-    def _read(self, tokens: Tensor) -> Tensor:
-        """Read tokens (N, m); logits (N * m, V) for the next ones."""
-        heads, pre, (rows, count) = self.heads, self.pre, tokens.shape
-        words = self.embedding.index_select(0, tokens.reshape(-1)).view(rows, count, -1)
-        x = torch.add(self._begin(count), words, alpha=self.scale).view(rows * count, -1)
-        dim = x.size(1)
-        width, shape, head_dim = rows // self.sentences * count, (dim,), dim // heads
+    def _read(self, tokens: Tensor, count: int) -> Tensor:
+        """Read tokens (N * m,), `count` = m of each row; logits (N * m, V) for the next ones."""
+        heads, pre = self.heads, self.pre
+        x = torch.add(self._begin(count), self.embedding.index_select(0, tokens), alpha=self.scale)
+        size, dim = x.shape
+        rows, width, shape, head_dim = size // count, size // self.sentences, (dim,), dim // heads
         for index, (self_norm, packed, self_out, cross_norm, query, cross_out, feed_norm, inner, outer) in enumerate(
             self.layers
         ):
@@ -163,7 +164,7 @@ class CachedDecoder:
             qkv = F.linear(h, *packed).view(rows, count, 3, heads, head_dim).permute(2, 0, 3, 1, 4)
             keys, values = self._append(index, qkv.narrow(0, 1, 2))
             h = fused_attention(qkv.select(0, 0), keys, values, self.self_bias)
-            x = x + F.linear(h.transpose(1, 2).reshape(rows * count, dim), *self_out)
+            x = x + F.linear(h.transpose(1, 2).reshape(size, dim), *self_out)
             if not pre:
                 x = F.layer_norm(x, shape, *self_norm)
             h = F.layer_norm(x, shape, *cross_norm) if pre else x
@@ -171,7 +172,7 @@ class CachedDecoder:
             q = F.linear(h, *query).view(self.sentences, width, heads, head_dim).transpose(1, 2)
             source_keys, source_values = self.source_layers[index]
             h = fused_attention(q, source_keys, source_values, self.bias)
-            x = x + F.linear(h.transpose(1, 2).reshape(rows * count, dim), *cross_out)
+            x = x + F.linear(h.transpose(1, 2).reshape(size, dim), *cross_out)
             if not pre:
                 x = F.layer_norm(x, shape, *cross_norm)
             h = F.layer_norm(x, shape, *feed_norm) if pre else x
@@ -230,7 +231,9 @@ class FixedDecoder(CachedDecoder):
         self.position = positions
 
     def _begin(self, count: int) -> Tensor:
-        self.places = self.position[:, None] + self._places(0, count)
+        self.places = self.position[:, None]
+        if count > 1:
+            self.places = self.places + self._places(0, count)
         self.self_bias = self._later(self.places, self.cache.size(4))
         # A block of steps may go on behind the longest output.
         return self._codes(self.places)
