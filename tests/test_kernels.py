@@ -57,8 +57,10 @@ UPDATES = {
 }
 
 
-@pytest.mark.parametrize(("precision", "accumulate"), [("float32", 1), ("bfloat16", 2)])
-@pytest.mark.parametrize("case", UPDATES)
+@pytest.mark.parametrize(
+    ("case", "precision", "accumulate"),
+    [("transformer", "float32", 1), *((case, "bfloat16", 2) for case in UPDATES)],
+)
 def test_no_update_waits_for_the_gpu(case, precision, accumulate, machine, monkeypatch):
     """Neither a first nor a later one."""
     family, make, settings = UPDATES[case]

@@ -120,13 +120,13 @@ def test_translations_are_those_of_dynamic_shapes(name):
     models, settings = case(name)
     engine, sources = CapturedSearches(models, CPU), sentences()
     expected = eager(models, sources, settings)
-    for size in (1, 3, 40):
-        batches = [engine.translate(sources[i : i + size], settings) for i in range(0, 40, size)]
-        assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
+    for size, number in ((1, 16), (3, 15), (40, 40)):
+        batches = [engine.translate(sources[i : i + size], settings) for i in range(0, number, size)]
+        assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens[:number]
         if expected.steps:
-            assert [count for hypotheses in batches for count in hypotheses.steps] == expected.steps
+            assert [count for hypotheses in batches for count in hypotheses.steps] == expected.steps[:number]
     assert len({tuple(row) for row in expected.tokens}) > 8
-    # 40 single sentences, 14 batches and one: three widths of sources and three sizes of batches.
+    # 16 single sentences, five batches and one of all: three widths of sources and three sizes of batches.
     assert len(engine._programs) <= 9
 
 
