@@ -38,6 +38,7 @@ UPDATES = {
     "score": ("score", lambda: refiner("score"), {}),
     "energy": ("energy", lambda: refiner("energy"), {}),
     "ctc": ("nat", lambda: nat(target_size=12), {}),
+    "ctc, bigrams": ("nat", lambda: nat(target_size=12), {"ngrams": 2}),
     "ctc, latents, glancing": ("nat", lambda: nat(target_size=12, **VAE), {"glance": "glat"}),
     "axe": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {}),
     "axe, glancing": ("nat", lambda: nat(target_size=12, loss="axe", max_length_difference=4), {"glance": "random"}),

@@ -185,6 +185,8 @@ class Family:
     continues       model settings that must be those of the system that it starts from, which has the same `build`:
                     `init_from` names it, or `initial_weights` is its file. Its weights are validated before the first
                     update, too. None: a system may start at random
+    continues_training  (objective settings) -> None, or why a system must start from a trained one of the same
+                    `build`: the problem in a message about `init_from`
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
@@ -216,6 +218,7 @@ class Family:
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda _model, _search, _settings: None
     start: Code | None = None
     continues: tuple[str, ...] | None = None
+    continues_training: Callable[[Any], str | None] = lambda _objective: None
     rule: TrainingRule | None = None
     look: Look = Look()
     order: int = 100

@@ -84,6 +84,16 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"setting": "systems.one", "mentions": ("objective.skip_penalty", "model.loss")},
         ),
         (
+            {"objective": {"ngrams": 2}},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
+        ),
+        (
+            {"objective": {"ngrams": 2}, "init_from": "teacher"},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one.init_from", "value": "teacher", "mentions": ("nat",)},
+        ),
+        (
             {"model": {"latent_dim": 4}},
             {"search": "ctc-greedy"},
             {"setting": "systems.one.model.latent_dim", "value": 4, "problem": "latent is none"},

@@ -22,6 +22,7 @@ class Killed(Exception):
     "family, model, objective",
     [
         ("nat", {"latent": "vae", "dropout": 0.1}, {"glance": "glat"}),
+        ("nat", {"dropout": 0.1}, {"ngrams": 2}),
         ("nat", {"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
         ("nat", {"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
         ("tagger", {"dropout": 0.1}, {}),

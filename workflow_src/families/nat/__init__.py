@@ -81,6 +81,11 @@ class NatObjectiveConfig(Budget):
         allow_inf_nan=False,
         description="axe: times the cost of a subword that shares its position; with 1, outputs lose words",
     )
+    ngrams: Literal[0, 1, 2] = Field(
+        0,
+        description="ctc: the expected matches of n-grams of this length are learned in place of the likelihood, by a "
+        "system that starts from a trained one; 0: the likelihood",
+    )
     glance: Literal["none", "random", "glat"] = Field(
         "none",
         description="symbols of the reference shown at the decoder's input in training: none, any number of them, or "
@@ -114,6 +119,17 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
                 return (
                     f"{section}.{name} is for model.{switch}: {' or '.join(values)}, and that is "
                     f"{getattr(model, switch)}; remove one of the two"
+                )
+    if objective.ngrams:
+        if model.loss != "ctc" or model.latent != "none":
+            return (
+                f"objective.ngrams is for model.loss: ctc and model.latent: none, and these are {model.loss} and "
+                f"{model.latent}; remove it"
+            )
+        for name in ("label_smoothing", "glance"):
+            if _changed(objective, name):
+                return (
+                    f"objective.{name} is of the likelihood, and objective.ngrams replaces that; remove one of the two"
                 )
     for name in ("glance_count", "glance_share", "glance_end"):
         if _changed(objective, name) and objective.glance != "glat":
@@ -152,6 +168,11 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
+def continues_training(objective: NatObjectiveConfig) -> str | None:
+    """Outputs of an untrained system match nothing."""
+    return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
+
+
 def layers(model: NatConfig) -> int:
     slots = model.upsample if model.loss == "ctc" else 1
     return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
@@ -172,6 +193,7 @@ FAMILY = Family(
     conflict=conflict,
     lacks=lacks,
     refuses=refuses,
+    continues_training=continues_training,
     symbols=(BLANK,),
     look=Look("#6a3d9a", dark="#b79ae0"),
     order=4,

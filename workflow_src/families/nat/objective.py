@@ -1,6 +1,6 @@
 """The loss of the fully non-autoregressive model (Gu & Kong 2021, equations 1, 3 and 4).
 
-Summed over a batch and divided by its target subwords:
+Summed over a batch and divided by its target subwords, where n-gram matches do not replace it (`losses/matches.py`):
     -log p(y|z,x)  +  sum_s max(b, KL_s)  +  length loss
 The first term is CTC, aligned cross-entropy or cross-entropy; the second is there with latents z ~ q(z|x,y), one sample
 a sentence, KL_s summed over the latent's dimensions at one source position and b the budget; the third where lengths
@@ -20,6 +20,7 @@ from workflow_src.losses.common import budget, cross_entropy_at, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
+from workflow_src.losses.matches import match_score
 from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext, cells
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def nat_loss(
         glanced = (shown != NOT_SHOWN).sum() / int(slots.sum()) if shown is not None else 0.0
         figures |= {"glanced": glanced}
     hidden, mask = model.hidden(memory, slots, z, shown)
+    if config.ngrams:
+        return matching_loss(model, hidden, mask, batch, config.ngrams)
     if model.config.loss == "ce":
         # An empty target has a slot, and nothing to learn there.
         real = batch.cells(batch.target_lengths)
@@ -66,6 +69,14 @@ def nat_loss(
         terms.append(config.length_weight * length)
         figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
     return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
+
+
+def matching_loss(model: NonAutoregressiveModel, hidden: Tensor, mask: Tensor, batch: Batch, size: int) -> LossTerms:
+    """1 - F1 of the expected matches of n-grams of `size`, a sentence; the figure `matches` is F1."""
+    weight, bias = model.target_embedding.weight, model.symbol_bias()
+    scores = match_score(hidden, weight, bias, mask, batch.target, model.blank, size)
+    count = len(batch.target)
+    return LossTerms((1 - scores).sum() / count, count, {"matches": scores.detach().mean()})
 
 
 def training_slots(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
