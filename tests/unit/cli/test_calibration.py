@@ -38,8 +38,9 @@ def test_a_machine_is_measured_once(folder, monkeypatch, capsys):
     monkeypatch.setattr(calibration, "_measure", lambda: measured.append(1) or MEASURED)
     assert calibration.saved_rates() is None
     # Also for another experiment, with networks of other sizes.
-    for name in ("smoke", "demo"):
-        planned = overview(Request(config=[f"experiment={name}"], everything=True, measure="once"))
+    other = ["experiment=other", "extends=smoke", "only=[teacher]", "systems={teacher: {preset: small}}"]
+    for settings in (["experiment=smoke"], other):
+        planned = overview(Request(config=settings, everything=True, measure="once"))
         assert planned.measured and planned.core_hours > 0
     assert len(measured) == 1 and "seconds" in capsys.readouterr().err
     assert overview(Request(config=["experiment=smoke"])).measured

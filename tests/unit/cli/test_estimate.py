@@ -40,17 +40,11 @@ def training(planned: Overview, system: str):
     return planned.nodes["train", system]
 
 
-@pytest.fixture(autouse=True)
-def kept(tmp_path_factory, monkeypatch):
-    """Counts are kept beside all tests of this file."""
-    monkeypatch.setattr(operations, "FILE", tmp_path_factory.getbasetemp() / "operations.json")
-
-
 def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
-    planned = estimated("experiment=wmt14")
-    assert planned.training_tokens == 8192 * (300_000 + 300_000 + 500_000 + 1_000_000 + 1_000_000)
+    planned = estimated("experiment=large", "extends=wmt14", "only=[teacher]")
+    assert planned.training_tokens == 8192 * 300_000
     teacher = training(planned, "teacher")
     # Attention's own products come on top; of biases and norms, parameters have a few more.
     by_hand = 6 * (encoder + decoder + output) * 8192 * 300_000
@@ -62,12 +56,11 @@ def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
 
 def test_more_of_anything_costs_more(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    base = estimated("experiment=iwslt16")
-    seeds, pairs = estimated("experiment=iwslt16", "seeds=[1, 2]"), estimated("experiment=iwslt16", pairs=10_000_000)
+    base = estimated("experiment=smoke")
+    seeds, pairs = estimated("experiment=smoke", "seeds=[1, 2]"), estimated("experiment=smoke", pairs=10_000_000)
     assert seeds.all.gpu_hours[0] > 1.9 * base.all.gpu_hours[0] and seeds.disk > base.disk
     assert pairs.all.gpu_hours[0] > base.all.gpu_hours[0] and pairs.disk > base.disk
-    memory = {"systems": {"teacher": {"preset": "big"}}}
-    larger = estimated("experiment=iwslt16", f"systems={json.dumps(memory['systems'])}")
+    larger = estimated("experiment=smoke", "systems={teacher: {model: {encoder_layers: 6}}}")
     assert larger.nodes["train", "teacher"].memory > base.nodes["train", "teacher"].memory > 1000
 
 
@@ -123,8 +116,8 @@ def test_what_encoding_left_out_is_told(setting, beyond):
 
 
 def test_the_commands(capsys):
-    cli.main(["estimate", "wmt16", "--no-calibration", "--json"])
-    assert json.loads(capsys.readouterr().out)["rules"]["distill"]["jobs"] == 8
+    cli.main(["estimate", "smoke", "--no-calibration", "--json"])
+    assert json.loads(capsys.readouterr().out)["rules"]["distill"]["jobs"] == 2
     cli.main(["check", "wmt16"])
     assert capsys.readouterr().out.startswith("Experiment wmt16 is valid: ")
     with pytest.raises(SystemExit) as stop:
