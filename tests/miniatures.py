@@ -12,6 +12,8 @@ from workflow_src.decoding.search import open_search
 from workflow_src.families.cmlm import FAMILY as CMLM
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.families.cmlm.model import MaskedLanguageModel
+from workflow_src.families.dat import DatConfig
+from workflow_src.families.dat.model import DirectedAcyclicTransformer
 from workflow_src.families.energy.model import EnergyNetwork
 from workflow_src.families.inat import InatConfig
 from workflow_src.families.inat.model import IterativeRefinementModel
@@ -97,6 +99,12 @@ def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **ov
     model = NonAutoregressiveModel(config, source_size, target_size, joint)
     model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
     return lively(model, seed)
+
+
+def dat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> DirectedAcyclicTransformer:
+    torch.manual_seed(seed)
+    config = DatConfig(**{**SIZES, "encoder_layers": 1, "layers": 1, "vertices": 2.0, **overrides})
+    return lively(DirectedAcyclicTransformer(config, source_size, target_size, joint), seed)
 
 
 def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> MaskedLanguageModel:

@@ -112,12 +112,13 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
 
 
 # What the losses of families score. Latents are those of target positions, one of them the end symbol's.
-WORDS, ENDS, MASKED = "subwords", "subwords and end symbols", "masked subwords"
+WORDS, ENDS, MASKED, SENTENCES = "subwords", "subwords and end symbols", "masked subwords", "sentences with a path"
 SCORED = {
     **dict.fromkeys(("inat", "nat", "tagger"), WORDS),
     **dict.fromkeys(("transformer", "seq2seq", "lvm", "lanmt", "inference-network", "inference-tagger"), ENDS),
     **dict.fromkeys(("score", "energy"), ENDS),
     "cmlm": MASKED,
+    "dat": SENTENCES,
 }
 
 
@@ -126,7 +127,13 @@ def test_the_count_of_a_loss_is_the_number_of_positions_that_it_scores(family):
     batch, objective = batch_of(), build_objective(family, {})
     terms = objective(make(family), batch, at_the_end(family))
     words = int((batch.target != PAD).sum())
-    counts = {WORDS: {words}, ENDS: {words + len(batch.target)}, MASKED: set(range(len(batch.target), words + 1))}
+    counts = {
+        WORDS: {words},
+        ENDS: {words + len(batch.target)},
+        MASKED: set(range(len(batch.target), words + 1)),
+        # Of the miniature's, with four vertices for each subword of the source, all have one.
+        SENTENCES: {len(batch.target)},
+    }
     # A family of a plug-in has one of these meanings.
     assert terms.count in counts.get(SCORED.get(family), set().union(*counts.values()))
 
@@ -160,6 +167,8 @@ OTHERS = {
         {"length.attention.bias"},
     ),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
+    "dat": ({"inputs": "positions", "vertices": 2.5}, {"glance_share": 0.0, "glance_end": 0.0}, set()),
+    "dat, glancing": ({"vertices": 8.0}, {"glance_share": 1.0, "glance_end": 1.0}, set()),
     "inference-network": (
         {"length_pooling": "attention"},
         {"input_operator": "SG", "output_operator": "GX"},

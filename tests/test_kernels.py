@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import kernels
-from miniatures import cmlm, inat, lanmt, lvm, nat, pairs, refiner, seq2seq, tagger, transformer
+from miniatures import cmlm, dat, inat, lanmt, lvm, nat, pairs, refiner, seq2seq, tagger, transformer
 from pretended_cuda import counted, pretended
 
 from workflow_src.config.experiment import TrainingConfig
@@ -48,6 +48,8 @@ UPDATES = {
         lambda: nat(target_size=12, loss="ce", max_length_difference=4),
         {"glance": "glat"},
     ),
+    "dat": ("dat", dat, {}),
+    "dat, without glancing": ("dat", dat, {"glance_share": 0.0, "glance_end": 0.0}),
     "seq2seq": ("seq2seq", seq2seq, {}),
     "tagger": ("tagger", tagger, {}),
     "inference-tagger": ("inference-tagger", tagger, {}),

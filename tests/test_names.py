@@ -17,10 +17,12 @@ PACKAGE = PROJECT / "workflow_src"
 OWN = ("families", "searches", "engines", "evaluation/metrics", "data/filters")
 # Analyses that say in their own files how a search does.
 CURVES = ("convergence/measure", "convergence/show", "energies/measure", "lengths/measure")
-# Words that mean something else there: a figure of a translation, a key of records, a setting.
+# Words that mean something else there: a figure of a translation, a key of records, a setting, a case.
 MEANS = {
     "data/shards.py": {"score"},
     "serving/translations.py": {"score"},
+    # German cases.
+    **{f"data/toy/{name}.py": {"dat"} for name in ("lexicon", "phrases")},
     **{f"evaluation/analyses/{name}.py": {"bleu"} for name in CURVES},
     "stages/decode.py": {"score"},
     "stages/merge_distilled.py": {"score"},

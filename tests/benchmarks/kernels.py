@@ -67,6 +67,7 @@ ROWS = (
     Row("latent-search", "lvm", {"lengths": 5, "samples": 5, "steps": 1, "refinement": "delta"}),
     Row("mask-predict", "cmlm", {"iterations": 4, "length_beam": 5}),
     Row("iterative-refinement", "inat", {"passes": 4}),
+    Row("graph-path", "dat"),
     Row("greedy", "transformer", {"max_length_ratio": 1e-6}),
     Row("beam", "transformer", {"beam": 4, "max_length_ratio": 1e-6}),
 )

@@ -79,6 +79,12 @@ def most_weights(family: Family, model: Any, vocabulary: int) -> float:
     return layers(family, model) * (8 * dim * dim + 2 * dim * inner) + 2 * vocabulary * dim
 
 
+def most_computed(family: Family, model: Any, vocabulary: int) -> float:
+    """`most_weights`, those of the output projection as often as they are computed for a subword of the target."""
+    repeats = family.repeats(model) if family.repeats else 1
+    return most_weights(family, model, vocabulary) + (repeats - 1) * vocabulary * width(model)
+
+
 def width(model: Any) -> int:
     """Width of a model, or a usual one where its settings have none, as those of models made elsewhere."""
     return getattr(model, "dim", WIDE)

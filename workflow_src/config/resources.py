@@ -27,6 +27,7 @@ from workflow_src.config.costs import (
     feed_forward,
     gpu_rates,
     layers,
+    most_computed,
     most_weights,
     raw_pairs,
     sentence_length,
@@ -184,14 +185,19 @@ class Requests:
         assert work.tokens is not None, "the number of pairs is known or assumed"
         system = self.plan.system(work.system)
         roles = system.filled if work.training else system.served_with
-        own = sum(map(self._weights, (work.system, *roles.values())))
+        own = sum(map(self._computed, (work.system, *roles.values())))
         if work.training:
             return 6 * work.tokens * own
-        others = sum(map(self._weights, work.others))
+        others = sum(map(self._computed, work.others))
         read = [
             settings.most_passes() * own + search_of(settings).width(settings) * others for settings in work.searches
         ]
         return 2 * work.tokens * ((sum(read) if work.every else max(read)) if read else own)
+
+    def _computed(self, name: str) -> float:
+        """Weights that compute one position of a system's output, rather too many."""
+        system = self.plan.system(name)
+        return most_computed(system.family, system.model, vocabulary_size(self.plan))
 
     def _weights(self, name: str) -> float:
         """Weights of a system, rather too many."""

@@ -32,12 +32,14 @@ class Aligned:
     shares      (B, N, U): -d losses / d log-probabilities, 0 at slots that are not real
     counted     (B,) bool: sentences whose loss counts
     normalised  whether the shares of every real slot of these sentences sum to 1
+    gradients   (B, …): d losses / d each of the tensors that `align` gets beside the log-probabilities
     """
 
     losses: Tensor
     shares: Tensor
     counted: Tensor
     normalised: bool = True
+    gradients: tuple[Tensor, ...] = ()
 
 
 def own_symbols(target: Tensor, blank: int) -> Tensor:
@@ -51,21 +53,28 @@ def aligned_loss(
     bias: Tensor,
     mask: Tensor,
     symbols: Tensor,
-    align: Callable[[Tensor], Aligned],
+    align: Callable[..., Aligned],
     real: Cells | None = None,
     smoothing: float = 0.0,
+    further: tuple[Tensor, ...] = (),
+    least: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The losses (B,) of `align`, which sums over alignments or chooses one: with `smoothing`, and without it and
     without a gradient.
 
     hidden (B, N, D) at slots where mask (B, N) is True, output projection weight (V, D) and bias (V,), symbols (B, U).
     `real` are the cells of the mask; without them, the CPU waits to read the mask.
+
+    `align` gets the log-probabilities (B, N, U) and the `further` tensors (B, …), which learn by `Aligned.gradients`.
+    On a CPU, slots whose shares sum to `least` or less get no gradient, where shares are not normalised and labels not
+    smoothed: with the default, those that no alignment uses.
     """
     real = cells(mask, mask.device) if real is None else real
     # An end symbol is no word, and padding is none.
     words = (symbols[:, 1:] != PAD).sum(1).to(bias.dtype)
     spread = smoothing * words / mask.sum(1).clamp(min=1)
-    return _LinearAligned.apply(hidden[real], weight, bias, real, mask.shape, symbols, align, smoothing, spread)
+    options = real, mask.shape, symbols, align, smoothing, spread, least
+    return _LinearAligned.apply(hidden[real], weight, bias, *options, *further)
 
 
 def own_log_probabilities(
@@ -94,15 +103,34 @@ def best_and_own(
     Symbols whose bias is -inf are never the best.
     """
     real = cells(mask, mask.device) if real is None else real
-    best_symbols = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
+    best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
     emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
     symbols_of_slots, log_probabilities = [], []
     for block, sentences in _blocks(hidden[real], real[0], weight.size(0)):
         logits = wide(block @ weight.T) + bias
         symbols_of_slots.append(logits.argmax(-1))
         log_probabilities.append(logits.gather(1, symbols[sentences]) - logits.logsumexp(-1, keepdim=True))
-    best_symbols[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(log_probabilities).to(emissions)
-    return best_symbols, emissions
+    best[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(log_probabilities).to(emissions)
+    return best, emissions
+
+
+@torch.no_grad()
+def own_emissions(
+    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
+) -> Tensor:
+    """Log-probabilities of own symbols (B, N, U), 0 outside `mask`."""
+    real = cells(mask, mask.device) if real is None else real
+    emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
+    log_probabilities, _, _ = own_log_probabilities(hidden[real], weight, bias, real[0], symbols)
+    emissions[real] = log_probabilities.to(emissions)
+    return emissions
+
+
+@torch.no_grad()
+def best_symbols(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The most probable symbol (R,) of states (R, D)."""
+    blocks = hidden.split(block_rows(hidden, weight.size(0)))
+    return torch.cat([(wide(block @ weight.T) + bias).argmax(-1) for block in blocks])
 
 
 def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -112,7 +140,7 @@ def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor
 
 class _LinearAligned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, real, shape, symbols, align, smoothing, spread):
+    def forward(ctx, hidden, weight, bias, real, shape, symbols, align, smoothing, spread, least, *further):
         rows = real[0]
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -122,13 +150,20 @@ class _LinearAligned(torch.autograd.Function):
             log_probabilities, means, normalisers = own
             emissions = log_probabilities.new_full((*shape, symbols.size(1)), 0.0)
             emissions[real] = log_probabilities
-            aligned = align(emissions)
+            aligned = align(emissions, *further)
             spread = spread.to(means) * aligned.counted
             smoothed = (1 - smoothing) * aligned.losses
             if smoothing:
                 smoothed = smoothed.index_add(0, rows, -spread[rows] * means)
             if any(ctx.needs_input_grad):
-                ctx.normalised, ctx.smoothing = aligned.normalised, smoothing
+                ctx.normalised, ctx.smoothing, ctx.slots = aligned.normalised, smoothing, len(rows)
+                shares, kept = aligned.shares[real], None
+                if not (smoothing or aligned.normalised or hidden.is_cuda):
+                    # A GPU would have to wait for their number.
+                    kept = (shares.sum(-1) > least).nonzero()[:, 0]
+                    narrow_hidden, rows, normalisers, shares = (
+                        tensor[kept] for tensor in (narrow_hidden, rows, normalisers, shares)
+                    )
                 ctx.save_for_backward(
                     narrow_hidden,
                     narrow_weight,
@@ -136,9 +171,11 @@ class _LinearAligned(torch.autograd.Function):
                     rows,
                     symbols,
                     normalisers,
-                    aligned.shares[real],
+                    shares,
                     aligned.counted,
                     spread,
+                    kept,
+                    *aligned.gradients,
                 )
         plain = aligned.losses.detach().clone()
         ctx.mark_non_differentiable(plain)
@@ -146,7 +183,9 @@ class _LinearAligned(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, scale, _):
-        hidden, weight, bias, rows, symbols, normalisers, shares, counted, spread = ctx.saved_tensors
+        hidden, weight, bias, rows, symbols, normalisers, shares, counted, spread, kept_slots, *gradients = (
+            ctx.saved_tensors
+        )
         # d loss / d logits = p times the sum of shares - shares, of every sentence times its own weight; with
         # smoothing, 1 - s times that, and p - 1 / V at every slot times the sentence's spread.
         kept, classes = 1 - ctx.smoothing, weight.size(0)
@@ -171,4 +210,8 @@ class _LinearAligned(torch.autograd.Function):
                 torch.mm(narrow_gradient, weight, out=grad_hidden[start:end])
                 grad_weight += narrow_gradient.T @ block
                 start = end
-        return grad_hidden.to(grad_bias.dtype), grad_weight, grad_bias, *(None,) * 6
+        grad_hidden = grad_hidden.to(grad_bias.dtype)
+        if kept_slots is not None:
+            grad_hidden = grad_hidden.new_zeros(ctx.slots, hidden.size(1)).index_copy(0, kept_slots, grad_hidden)
+        grad_further = [gradient * (scale * counted).view(-1, *(1,) * (gradient.dim() - 1)) for gradient in gradients]
+        return grad_hidden, grad_weight, grad_bias, *(None,) * 7, *grad_further

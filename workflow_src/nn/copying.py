@@ -1,13 +1,16 @@
-"""Source states copied to the positions of a target of known length: inputs of a decoder in one pass."""
+"""Inputs of a decoder in one pass: source states copied to its positions, and symbols that glancing shows there."""
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.nn.layers import Memory
+from workflow_src.nn.layers import Embedding, Memory
 from workflow_src.nn.widths import beside
 
+# Marks positions at which no symbol of the reference is shown.
+NOT_SHOWN = -1
 # Of the weights of source positions by their distance.
 TEMPERATURE = 0.3
 
@@ -25,3 +28,11 @@ def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor) -> Tensor:
     distance = (centre[..., None] - torch.arange(memory.states.size(1), device=memory.states.device)).abs()
     scores = (-distance / TEMPERATURE).masked_fill(~memory.mask[:, None], float("-inf"))
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states
+
+
+def with_shown(inputs: Tensor, shown: Tensor | None, embedding: Embedding) -> Tensor:
+    """Inputs (B, N, D) where `shown` symbols (B, N) that are not NOT_SHOWN replace what stands at their positions."""
+    if shown is None:
+        return inputs
+    symbols = F.embedding(shown.clamp(min=0), embedding.weight) * embedding.scale
+    return torch.where((shown == NOT_SHOWN)[..., None], inputs, symbols.to(inputs.dtype))

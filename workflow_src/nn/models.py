@@ -298,6 +298,25 @@ class AlignedModel(Model):
         raise NotImplementedError
 
 
+class GraphModel(Model):
+    """A model whose outputs are paths through a directed acyclic graph.
+
+    A path begins at the first vertex of a sentence and ends at its last one. These two put out no word, every other
+    vertex on the path puts out one.
+    """
+
+    target_embedding: Embedding
+
+    def hidden(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """States (B, L, D) at the vertices, and the mask (B, L)."""
+        raise NotImplementedError
+
+    def transitions(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """log p(next vertex | vertex), (B, L, L), at least float32, of states (B, L, D) at the vertices of mask (B, L);
+        `NEVER` of `nn/transitions.py` where there is no transition."""
+        raise NotImplementedError
+
+
 class Refiner(nn.Module):
     """A network that moves latents."""
 

@@ -41,6 +41,7 @@ from workflow_src.spec.traits import (
     BOUND,
     EOS,
     GOES_WITH,
+    GRAPH,
     ITERATIVE,
     LANGUAGE_MODEL,
     LATENT,

@@ -170,6 +170,8 @@ class Family:
                     vocabulary; for models made elsewhere
     layers          (model settings) -> layers that a training update goes through, each as often as it is computed,
                     which requests to clusters follow; None: the sum of the settings whose names end in "layers"
+    repeats         (model settings) -> how often the output projection is computed for a subword of the target, which
+                    requests to clusters follow too; None: once
     needs           roles of other systems; a configuration fills the role "base" by its setting `base`, others by
                     `roles`. They are frozen; objectives find the base in `context.frozen`, others in `context.roles`
     symbols         symbols that it adds to the vocabulary, such as "mask": the ids after those of the subwords of the
@@ -210,6 +212,7 @@ class Family:
     searches: tuple[str, ...] = ()
     weights: Callable[[Any], Mapping[str, int]] | None = None
     layers: Callable[[Any], float] | None = None
+    repeats: Callable[[Any], float] | None = None
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[Identifier, ...] = ()

@@ -15,6 +15,7 @@ LENGTHS = "lengths"  # a head of target lengths, and as many positions as the le
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
+GRAPH = "graph"  # vertices with symbols, and transitions between them: outputs are paths
 ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # Traits in words, as the end of a sentence that begins with "a system that".
@@ -31,6 +32,7 @@ PHRASES = {
     REFINER: "refines the latents of a base",
     VECTOR_FIELD: "predicts steps of latents",
     ALIGNED: "has alignments",
+    GRAPH: "has a graph of vertices",
     ITERATIVE: "refines a first guess of all words",
     LANGUAGE_MODEL: "is a language model",
 }

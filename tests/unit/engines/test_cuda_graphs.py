@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import cmlm, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
+from miniatures import cmlm, dat, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
 from threads import in_threads
 
 from workflow_src import registry
@@ -78,6 +78,8 @@ CASES = {
     "ctc-beam": ("nat", nat, {"beam": 4, "word_bonus": 0.5}),
     "ctc-beam, draws": ("nat", lambda: nat(latent="vae", latent_dim=3), {"beam": 3, "draws": 2}),
     "iterative-refinement": ("inat", inat, {"passes": 2}),
+    "graph-path": ("dat", dat, {}),
+    "graph-path, positions": ("dat", lambda: dat(inputs="positions"), {"lookahead": 0.0, "merge_equal": True}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
     "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
     "delta, scaled input": (

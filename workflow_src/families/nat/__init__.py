@@ -23,8 +23,6 @@ from workflow_src.spec import (
 )
 
 BLANK = "blank"
-# Marks slots at which no symbol of the reference is shown.
-NOT_SHOWN = -1
 # The default width of latents is the paper's.
 LATENT_DIM = 8
 

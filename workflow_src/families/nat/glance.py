@@ -13,11 +13,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
+from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.aligned import best_and_own, own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
+from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.widths import beside, largest
 from workflow_src.types import Cells

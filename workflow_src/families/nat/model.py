@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.decoding.candidates import kept_symbols
-from workflow_src.families.nat import NOT_SHOWN, NatConfig
+from workflow_src.families.nat import NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
-from workflow_src.nn.copying import soft_copy
+from workflow_src.nn.copying import soft_copy, with_shown
 from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
@@ -107,10 +106,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
         codes = self.source_embedding.positions
         indices, mask = places(slots, codes.size(0), memory, self.most_slots(memory.mask.size(1)))
         inputs = self.copied(memory, beside(slots, memory), indices)
-        if shown is not None:
-            symbols = F.embedding(shown.clamp(min=0), self.target_embedding.weight) * self.target_embedding.scale
-            inputs = torch.where((shown == NOT_SHOWN)[..., None], inputs, symbols.to(inputs.dtype))
-        inputs = inputs + codes[: indices.size(0)]
+        inputs = with_shown(inputs, shown, self.target_embedding) + codes[: indices.size(0)]
         return self.decoder(inputs, attention_bias(mask), memory), mask
 
     def read(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
+from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.glance import share, shown_symbols
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.common import budget, cross_entropy_at, length_loss
@@ -21,6 +21,7 @@ from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
 from workflow_src.losses.matches import match_score
+from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext, cells
 
 if TYPE_CHECKING:

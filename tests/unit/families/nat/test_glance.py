@@ -9,10 +9,11 @@ import torch
 from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src.decoding.ctc import collapse
-from workflow_src.families.nat import NOT_SHOWN, NatObjectiveConfig
+from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.glance import WHICH, poisson, share, shown_symbols
 from workflow_src.families.nat.objective import nat_loss, training_slots
 from workflow_src.losses.draws import normal, sentence_keys, subset, uniform
+from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.types import PAD, Batch
 
 LOSSES = ["ctc", "axe", "ce"]

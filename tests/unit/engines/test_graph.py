@@ -1,0 +1,53 @@
+"""Searches of graphs in ONNX Runtime, against our own code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from miniatures import dat, searched, tokens
+
+from workflow_src import registry
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD
+
+pytest.importorskip("onnx", reason="needs the extra fast")
+pytest.importorskip("onnxruntime", reason="needs the extra fast")
+pytest.importorskip("onnxscript", reason="needs the extra fast")
+
+SIZE = 9
+SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
+LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
+# Search, settings of the model and of the search.
+CASES = {
+    "graph-path": ("graph-path", {}, {}),
+    "graph-path, positions": ("graph-path", {"inputs": "positions"}, {"lookahead": 0.0, "merge_equal": True}),
+}
+# Graphs of several sentences, which have padding, take as long to export again.
+TOGETHER = ("graph-path",)
+
+
+@pytest.mark.graphs
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("graphs")
+def test_outputs_and_scores_are_those_of_our_own_code(case):
+    from workflow_src.engines.onnxruntime import open_networks
+
+    name, model, fields = CASES[case]
+    search = registry.searches()[name]
+    network = dat(SIZE, SIZE, seed=3, vertices=3.0, **model).float()
+    with torch.no_grad():
+        network.transition.query.weight.mul_(4)
+    settings = search.settings(**fields)
+    assert registry.engines()["onnxruntime"].serves(registry.families()["dat"], search, settings) is None
+    networks = {MODEL: network}
+    engine = open_networks({"dat": network}, "fast", torch.device("cpu"))
+    with torch.no_grad():
+        expected = searched(networks, SOURCE, settings)
+    assert len({word for row in expected.tokens for word in row}) > 1
+    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    assert [single.tokens[0] for single in singles] == expected.tokens
+    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
+    if case in TOGETHER:
+        together = engine.translate(LINES, settings, True, networks)
+        assert together.tokens == expected.tokens
+        assert together.scores == pytest.approx(expected.scores, abs=1e-4)

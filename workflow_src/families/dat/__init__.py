@@ -1,0 +1,49 @@
+"""The directed acyclic Transformer of Huang et al. 2022: one pass, whose outputs are paths through a graph."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from workflow_src.nn.settings import StackConfig
+from workflow_src.spec import GRAPH, Family, Frozen, Look
+
+
+class DatConfig(StackConfig):
+    """`max_positions` counts source subwords and vertices alike."""
+
+    encoder_layers: int = Field(gt=0)
+    layers: int = Field(gt=0, description="non-causal decoder layers")
+    vertices: float = Field(
+        4.0, ge=1, le=16, description="vertices of the graph for each source subword, the end symbol counted"
+    )
+    inputs: Literal["soft", "positions"] = Field(
+        "soft",
+        description="a vertex begins with a mean of the source states around its place, or (positions, as in the "
+        "paper) with a learned vector of its place alone",
+    )
+
+
+class DatObjectiveConfig(Frozen):
+    glance_share: float = Field(
+        0.5, ge=0, le=1, description="share of the wrong symbols that is shown when training begins; 0: glancing is off"
+    )
+    glance_end: float = Field(0.1, ge=0, le=1, description="the share when training ends; linear between the two")
+
+
+FAMILY = Family(
+    name="dat",
+    title="Directed acyclic Transformer",
+    model=DatConfig,
+    objective=DatObjectiveConfig,
+    presets=Path(__file__).parents[3] / "config/models/dat.yaml",
+    build="workflow_src.families.dat.model:DirectedAcyclicTransformer",
+    loss="workflow_src.families.dat.objective:path_loss",
+    validation="workflow_src.families.dat.validation:validate",
+    searches=("graph-path",),
+    layers=lambda model: model.encoder_layers + round(model.vertices * model.layers),
+    repeats=lambda model: model.vertices,
+    traits=frozenset({GRAPH}),
+    look=Look("#b15928", dark="#e0915c"),
+    order=4,
+)

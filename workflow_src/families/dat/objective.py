@@ -1,0 +1,113 @@
+"""The loss of the directed acyclic Transformer (Huang et al. 2022, sections 3.2 and 3.3): all paths, after glancing.
+
+-log p(y|x) / M of a target with M symbols, its start and end among them; the mean over the sentences that have a path.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from workflow_src.families.dat import DatObjectiveConfig
+from workflow_src.losses.aligned import Aligned, aligned_loss, best_symbols, own_emissions
+from workflow_src.losses.draws import sentence_keys, subset
+from workflow_src.losses.paths import Paths, best_path, posterior
+from workflow_src.nn.copying import NOT_SHOWN
+from workflow_src.nn.layers import Memory
+from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext
+
+if TYPE_CHECKING:
+    from workflow_src.families.dat.model import DirectedAcyclicTransformer
+
+# Paths of a target visit about M of L vertices: those visited less often than this get no gradient of their symbols.
+LEAST_VISITS = 1e-4
+
+
+def path_loss(
+    model: DirectedAcyclicTransformer, batch: Batch, context: TrainingContext, config: DatObjectiveConfig
+) -> LossTerms:
+    """The loss of `dat`. Targets with more symbols than vertices add nothing; `unreachable` is their share."""
+    memory = model.encode(batch.source)
+    paths = paths_of(model, batch)
+    vertices = model.vertices_of(batch.source_lengths)
+    real = batch.cells(vertices)
+    share = config.glance_share + (config.glance_end - config.glance_share) * context.progress
+    figures: dict[str, Tensor | float] = {}
+    shown = None
+    if share > 0:
+        keys = sentence_keys(batch, context.seed)
+        shown, wrong = shown_symbols(model, memory, paths, keys, share, real)
+        symbols = paths.counts.sum()
+        figures = {"glanced": (shown != NOT_SHOWN).sum() / symbols, "wrong": wrong.sum() / symbols}
+    hidden, mask = model.hidden(memory, shown)
+    losses, plain = sentence_losses(model, hidden, mask, paths, real)
+    # Counted on the CPU, which would wait for a GPU.
+    count = max(1, int(Paths.of(batch.on_cpu.target, vertices).reachable.sum()))
+    figures |= {"nll": plain.sum() / count, "unreachable": 1 - paths.reachable.float().mean()}
+    return LossTerms(losses.sum() / count, count, figures)
+
+
+def paths_of(model: DirectedAcyclicTransformer, batch: Batch) -> Paths:
+    return Paths.of(batch.target, model.vertices_of(batch.source_mask.sum(1)))
+
+
+def sentence_losses(
+    model: DirectedAcyclicTransformer,
+    hidden: Tensor,
+    mask: Tensor,
+    paths: Paths,
+    real: Cells | None = None,
+    least: float = LEAST_VISITS,
+) -> tuple[Tensor, Tensor]:
+    """-log p(y|x) / M in nats a symbol, (B,), and the same without a gradient; 0 where no path puts out the target.
+
+    hidden (B, L, D) at the vertices of mask (B, L), whose cells are `real`; without them, the CPU waits to read it.
+    Vertices that paths visit less than `least` times get no gradient of their symbols.
+    """
+    counts, reachable = paths.counts, paths.reachable
+
+    def align(emissions: Tensor, transitions: Tensor) -> Aligned:
+        found = posterior(emissions, transitions, paths)
+        scale = 1 / counts.to(found.total.dtype)
+        losses = torch.where(reachable, -found.total, 0.0) * scale
+        shares, gradient = found.visits * scale[:, None, None], found.transitions * -scale[:, None, None]
+        return Aligned(losses, shares, reachable, normalised=False, gradients=(gradient,))
+
+    weight, bias = model.target_embedding.weight, model.output_bias
+    transitions = model.transitions(hidden, mask)
+    return aligned_loss(hidden, weight, bias, mask, paths.symbols, align, real, further=(transitions,), least=least)
+
+
+@torch.no_grad()
+def shown_symbols(
+    model: DirectedAcyclicTransformer,
+    memory: Memory,
+    paths: Paths,
+    keys: Tensor,
+    share: float,
+    real: Cells | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Symbols (B, L) that are shown, NOT_SHOWN elsewhere, and the number of symbols that the model gets wrong (B,).
+
+    A first pass with the dropout of the update's own pass gives the most probable path of the target. A `share` of the
+    number of its symbols that are not the best of their vertices is shown, any of them as likely, with random `keys`
+    (B,) of sentences.
+    """
+    # The update's pass draws the same numbers again, so that both passes drop the same.
+    with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
+        hidden, mask = model.hidden(memory)
+    weight, bias, symbols = model.target_embedding.weight, model.output_bias, paths.symbols
+    emissions = own_emissions(hidden, weight, bias, mask, symbols, real)
+    path = best_path(emissions, model.transitions(hidden, mask), paths)
+    visited = hidden.gather(1, path[..., None].expand(-1, -1, hidden.size(2)))
+    best = best_symbols(visited.flatten(0, 1), weight, bias).view(symbols.shape)
+    wrong = (best != symbols) & (symbols != PAD)
+    # Halves are rounded up, also where a product such as 0.3 * 5 is a little below its half.
+    count = (wrong.sum(1).double() * share + 0.5 + 1e-9).floor() * paths.reachable
+    chosen = subset(keys, paths.counts, count, symbols.size(1))
+    # What is not chosen is written to an extra column.
+    place = torch.where(chosen, path, mask.size(1))
+    shown = symbols.new_full((mask.size(0), mask.size(1) + 1), NOT_SHOWN).scatter(1, place, symbols)[:, :-1]
+    return shown, wrong.sum(1)
