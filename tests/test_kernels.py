@@ -13,10 +13,10 @@ from miniatures import cmlm, dat, inat, lanmt, lvm, nat, pairs, refiner, seq2seq
 from pretended_cuda import counted, pretended
 
 from workflow_src.config.experiment import TrainingConfig
+from workflow_src.decoding.slots import ROOM, rows_of_tensors
 from workflow_src.families.build import build_objective
 from workflow_src.registry import searches
 from workflow_src.runtime.device import choose, on_cpu, on_device
-from workflow_src.searches.ctc_beam.slots import ROOM, rows_of_tensors
 from workflow_src.training import update
 from workflow_src.training.update import Part, Task, Updater
 

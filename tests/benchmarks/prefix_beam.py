@@ -17,8 +17,8 @@ import torch
 
 from workflow_src.data.lines import read_lines
 from workflow_src.decoding.ctc import slot_logits
+from workflow_src.decoding.slots import rows_of_arrays
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam, try_out
-from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.serving.translator import Translator
 from workflow_src.types import EOS
 

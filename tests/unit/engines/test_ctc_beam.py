@@ -12,9 +12,9 @@ from miniatures import nat, searched
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.slots import ROOM, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.searches.ctc_beam.search import beam_of
-from workflow_src.searches.ctc_beam.slots import ROOM, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
@@ -37,7 +37,7 @@ def logits_of(sharpness: float, rows: int = 5, slots: int = 6) -> torch.Tensor:
 @pytest.mark.parametrize("sharpness", [0.5, 3.0])
 @pytest.mark.parametrize("room", [1, ROOM])
 def test_slots_of_a_batch_on_a_device_are_those_of_sentences_one_by_one(min_ratio, sharpness, room, monkeypatch):
-    monkeypatch.setattr("workflow_src.searches.ctc_beam.slots.ROOM", room)
+    monkeypatch.setattr("workflow_src.decoding.slots.ROOM", room)
     logits, slots = logits_of(sharpness), torch.tensor([6, 4, 1, 5, 6])
     expected = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
     actual = rows_of_tensors(logits, slots, min_ratio, True)
@@ -54,7 +54,7 @@ def test_compiled_code_finds_the_same_symbols(min_ratio):
     logits, slots = logits_of(0.5), torch.tensor([6, 4, 1, 5, 6])
     expected = [probable(row[:count].numpy(), min_ratio) for row, count in zip(logits, slots, strict=True)]
     pytest.importorskip("numba", reason="needs the extra fast")
-    chosen = beam_of(BLANK, CtcBeamSettings(), None).probable
+    chosen = beam_of(BLANK, CtcBeamSettings(), None).words.probable
     assert chosen is not probable
     for row, arrays in zip(
         rows_of_arrays(logits.numpy(), slots.numpy(), min_ratio, False, chosen), expected, strict=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import math
 from collections.abc import Sequence
 
@@ -11,35 +10,24 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.candidates import draw_latents, noise_table
+from workflow_src.decoding.compiled import usable
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.ranking import Compiled, best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
+from workflow_src.decoding.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.losses.ctc_origins import source_positions
 from workflow_src.nn.models import Scorer
 from workflow_src.searches.ctc_beam import CtcBeamSettings, compiled
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam
-from workflow_src.searches.ctc_beam.slots import Row, rows_of_arrays, rows_of_tensors
 from workflow_src.types import Hypotheses, LanguageModel, Networks, wide
-
-log = logging.getLogger("continuum")
 
 
 @functools.cache
 def _fast() -> bool:
-    """Whether Numba (the extra `fast`) is installed and works."""
-    if not compiled.installed():
-        return False
-    try:
-        if not compiled.is_cached():
-            log.info("compiling the search over prefixes; this takes some ten seconds, once")
-        compiled.try_out()
-    except Exception as failure:
-        # An error of Numba, LLVM, or their cache; translations are the same without them.
-        compiled.warn(failure)
-        return False
-    return True
+    """Whether the search is compiled."""
+    return usable(compiled.search, compiled.try_out)
 
 
 def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> PrefixBeam:
@@ -138,7 +126,7 @@ class CtcBeam(SearchModule):
         rows = (
             rows_of_tensors(logits, slots, *options)
             if logits.is_cuda
-            else rows_of_arrays(logits.numpy(), slots.numpy(), *options, self.beam.probable)
+            else rows_of_arrays(logits.numpy(), slots.numpy(), *options, self.beam.words.probable)
         )
         return hypotheses_of_rows(rows, source, self.settings, self.beam, self.rescorer, self.scored)
 

@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 import subprocess
+from pathlib import Path
 
 import hypothesis
 import numpy as np
@@ -16,13 +17,14 @@ from miniatures import ctc_beam, ctc_greedy, nat, tokens, transformer
 from stage_server import python_code
 from threads import in_threads
 
+from workflow_src.decoding import compiled as shared
 from workflow_src.decoding.ctc import collapse, slot_logits
 from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.slots import Row, certainty, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.searches.ctc_beam import CtcBeamSettings, compiled
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 from workflow_src.searches.ctc_beam.search import beam_of
-from workflow_src.searches.ctc_beam.slots import Row, certainty, probable, rows_of_arrays, rows_of_tensors
 from workflow_src.types import EOS
 
 SIZE = 7
@@ -287,7 +289,7 @@ def test_slots_of_very_many_symbols_are_sorted(numba, language_model):
     logits = generator.integers(0, 40, (6, 5 * compiled.FEW)).astype(np.float32)
     arguments = len(logits[0]) - 1, 20, None, language_model, 0.3, 1.0
     fast, plain = PrefixBeam(*arguments), PrefixBeam(*arguments, fast=False)
-    row = Row(*fast.probable(logits, 0.0), 0.0)
+    row = Row(*fast.words.probable(logits, 0.0), 0.0)
     assert all(map(np.array_equal, row[:3], probable(logits, 0.0)))
     assert [output for _, output in fast(row)] == [output for _, output in plain(row)]
     assert [score for score, _ in fast(row)] == pytest.approx([score for score, _ in plain(row)], abs=1e-9)
@@ -301,10 +303,10 @@ def test_what_is_remembered_changes_nothing(language_model, monkeypatch, kind):
     generator, arguments = np.random.default_rng(7), (SIZE - 1, 6, None, model, 0.6, 0.8)
     rows = [random_row(generator, 8) for _ in range(20)]
     alone = [PrefixBeam(*arguments)(row) for row in rows]
-    monkeypatch.setattr(compiled, "CACHED", 4)
-    monkeypatch.setattr(compiled, "STATES", 5)
+    monkeypatch.setattr(shared, "CACHED", 4)
+    monkeypatch.setattr(shared, "STATES", 5)
     beam = PrefixBeam(*arguments)
-    assert [beam(row) for row in rows] == alone and len(beam.cache[0]) == 4
+    assert [beam(row) for row in rows] == alone and len(beam.words.cache[0]) == 4
 
 
 @pytest.mark.parametrize("kind", ["n-gram", "other"])
@@ -313,8 +315,8 @@ def test_threads_share_what_is_remembered(language_model, monkeypatch, kind):
     generator, arguments = np.random.default_rng(3), (SIZE - 1, 4, None, model, 0.6, 0.8, False)
     rows = [random_row(generator, 10) for _ in range(16)]
     alone = [PrefixBeam(*arguments)(row) for row in rows]
-    monkeypatch.setattr(compiled, "CACHED", 4)
-    monkeypatch.setattr(compiled, "STATES", 5)
+    monkeypatch.setattr(shared, "CACHED", 4)
+    monkeypatch.setattr(shared, "STATES", 5)
     beam = PrefixBeam(*arguments)
     outputs: dict[int, list] = {}
 
@@ -337,8 +339,8 @@ def chosen(monkeypatch):
         settings = CtcBeamSettings(beam=3, language_model=model and "lm", lm_weight=0.37)
         beam = beam_of(SIZE - 1, settings, model)
         tried = []
-        monkeypatch.setattr(compiled, "_probable", lambda *_: tried.append(True) or 0)
-        beam.probable(np.zeros((1, SIZE), np.float32), 0.5)
+        monkeypatch.setattr(shared, "probable", lambda *_: tried.append(True) or 0)
+        beam.words.probable(np.zeros((1, SIZE), np.float32), 0.5)
         monkeypatch.undo()
         return bool(tried)
 
@@ -363,11 +365,12 @@ WITHOUT = """
 import sys
 import numpy as np
 sys.modules["numba"] = None
-from workflow_src.searches.ctc_beam.compiled import PrefixBeam, installed
-from workflow_src.searches.ctc_beam.slots import Row
+from workflow_src.searches.ctc_beam.compiled import PrefixBeam
+from workflow_src.decoding.compiled import installed
+from workflow_src.decoding.slots import Row
 beam = PrefixBeam(6, 3, None, None, 0.0, 0.5)
 logits = np.random.default_rng(1).normal(size=(9, 7)).astype(np.float32)
-print(installed(), [words for _, words in beam(Row(*beam.probable(logits, 0.05), 0.0))])
+print(installed(), [words for _, words in beam(Row(*beam.words.probable(logits, 0.05), 0.0))])
 """
 
 
@@ -393,9 +396,9 @@ def test_python_serves_where_numba_fails_and_says_so(numba, chosen, monkeypatch,
 @pytest.mark.parametrize("cached", [True, False])
 def test_users_read_that_compiling_takes_a_while(numba, chosen, monkeypatch, caplog, cached):
     compiled.try_out()
-    assert compiled.is_cached()
+    assert shared.cached_files(compiled.search)
     with caplog.at_level("INFO"):
-        monkeypatch.setattr(compiled, "is_cached", lambda: cached)
+        monkeypatch.setattr(shared, "cached_files", lambda _: [Path(__file__)] * cached)
         assert chosen(None)
     assert [record.message for record in caplog.records] == (
         [] if cached else ["compiling the search over prefixes; this takes some ten seconds, once"]
@@ -420,7 +423,7 @@ def test_slots_without_a_symbol_are_refused(value):
     for fast in (False, True):
         beam = PrefixBeam(SIZE - 1, 1, None, None, 0.0, 0.0, fast)
         with pytest.raises(InputError) as refused:
-            rows_of_arrays(logits.numpy(), np.array([3]), 0.1, False, beam.probable)
+            rows_of_arrays(logits.numpy(), np.array([3]), 0.1, False, beam.words.probable)
         assert refused.value.subject == "the model"
 
 
@@ -428,7 +431,7 @@ BOUNDS = """
 import numpy as np
 from workflow_src.decoding.ngram import estimate
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam
-from workflow_src.searches.ctc_beam.slots import Row
+from workflow_src.decoding.slots import Row
 draw, size = np.random.default_rng(3), 7
 model = estimate(draw.integers(3, size - 1, 60), np.arange(0, 61, 4), size, 3)
 for number in range(1000):
@@ -473,7 +476,8 @@ def test_a_threshold_drops_prefixes_and_not_the_probability_of_those_that_stay(m
 @pytest.mark.parametrize("fast", [False, True])
 def test_symbols_of_tensors_are_those_of_arrays(model, min_ratio, fast):
     logits = slot_logits(model, model.encode(SOURCE))[0][0].detach()
-    counts, symbols, values = PrefixBeam(model.blank, 1, None, None, 0.0, 0.0, fast).probable(logits.numpy(), min_ratio)
+    words = PrefixBeam(model.blank, 1, None, None, 0.0, 0.0, fast).words
+    counts, symbols, values = words.probable(logits.numpy(), min_ratio)
     (row,) = rows_of_tensors(logits[None], torch.tensor([len(logits)]), min_ratio, True)
     assert all(map(np.array_equal, row[:3], (counts, symbols, values)))
     ratios = (logits - logits.amax(-1, keepdim=True)).exp()

@@ -10,11 +10,11 @@ from miniatures import ctc_beam, ctc_greedy, nat, refiner, searched, tokens, tra
 
 from workflow_src.decoding.candidates import noise_table
 from workflow_src.decoding.ctc import collapse
+from workflow_src.decoding.slots import rows_of_arrays
 from workflow_src.nn.length import LengthChoice
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.ctc_beam import CtcBeamSettings
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam
-from workflow_src.searches.ctc_beam.slots import rows_of_arrays
 from workflow_src.searches.npd import NpdSettings
 from workflow_src.spec import MODEL
 from workflow_src.types import PAD
