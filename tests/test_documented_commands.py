@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import PROJECT, dry_run
-from stage_server import STAGE_SERVER, python_module
+from stage_server import STAGE_SERVER, python_code, python_module
 from test_docs import PAGES
 
 from workflow_src import cli
@@ -73,18 +73,20 @@ def reason(command: str) -> str | None:
     return next((why for start, why in NOT_RUN.items() if command.startswith(start)), None)
 
 
-TO_RUN = [
-    pytest.param(page, command, id=f"{page.name}-{command}")
+# A command that stands on several pages is run once.
+PAGE_OF_COMMAND = {
+    command: page
     for page in PAGES_OF_COMMANDS
     if page.name not in ELSEWHERE
     for command in commands(page)
     if reason(command) is None
-]
+}
+TO_RUN = [pytest.param(command, id=f"{page.name}-{command}") for command, page in PAGE_OF_COMMAND.items()]
 
 
 def test_commands_are_found_and_every_reason_is_of_one():
     everything = [command for page in PAGES_OF_COMMANDS for command in commands(page)]
-    run = {tuple(shlex.split(parameters.values[1])[:2]) for parameters in TO_RUN}
+    run = {tuple(shlex.split(parameters.values[0])[:2]) for parameters in TO_RUN}
     assert {("continuum", name) for name in ("estimate", "plan", "check", "clean")} <= run
     assert ("snakemake", "--profile") in run and len(TO_RUN) > 20
     assert [start for start in NOT_RUN if not any(command.startswith(start) for command in everything)] == []
@@ -126,8 +128,18 @@ def folder(texts, monkeypatch) -> Path:
     return texts
 
 
-@pytest.mark.parametrize(("page", "command"), TO_RUN)
-def test_a_command_of_a_page_runs(page, command, folder, capsys, monkeypatch):
+def script(path: str, *words: str) -> list[str]:
+    """The command `python PATH WORDS` for a script of the project, without the time that importing torch takes."""
+    file = str(PROJECT / path)
+    code = (
+        f"import os, runpy, sys; sys.argv[0] = {file!r}; sys.path.insert(0, os.path.dirname(sys.argv[0]));"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    return python_code(code, *words)
+
+
+@pytest.mark.parametrize("command", TO_RUN)
+def test_a_command_of_a_page_runs(command, folder, capsys, monkeypatch):
     program, *words = shlex.split(command)
     if program == "continuum":
         monkeypatch.setattr(sys, "executable", str(STAGE_SERVER.programs() / "python"))
@@ -139,7 +151,7 @@ def test_a_command_of_a_page_runs(page, command, folder, capsys, monkeypatch):
         return
     if program == "python":
         of_project = words[0].startswith("tests/")
-        command = [sys.executable, str(PROJECT / words[0]), *words[1:]] if of_project else python_module(*words[1:])
+        command = script(*words) if of_project else python_module(*words[1:])
     if absent := [word for word in words if word.startswith(("results/", "logs/"))]:
         # Files of a run are not here: it ends at the first one that is missing, and not before.
         process = subprocess.run(command, capture_output=True, text=True, timeout=120)

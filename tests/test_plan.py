@@ -75,10 +75,6 @@ CHANGES = {
             ("report", None): ("systems.score.training.learning_rate", "(none)", "0.25"),
         },
     ),
-    "subwords": (
-        "recipe={subwords: {vocabulary_size: 77}}",
-        {("data", None): ("recipe.subwords.vocabulary_size", None, "77")},
-    ),
     "a first limit": (
         "recipe={limits: {train: 50}}",
         {("data", None): ("recipe.limits.train", "(none)", "50")},

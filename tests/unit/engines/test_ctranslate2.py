@@ -78,17 +78,17 @@ def quick(tmp_path_factory):
     return model, engine_of(model, tmp_path_factory.mktemp("quick"), inter_threads=2)
 
 
-def test_tokens_and_scores_are_ours_on_500_sentences(exported):
+def test_tokens_and_scores_are_ours(exported):
     model, engine = exported
-    sources = sentences(500, torch.Generator().manual_seed(2))
+    sources = sentences(200, torch.Generator().manual_seed(2))
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
         hypotheses, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
         cut = set(engine.cut)
-        uncut = [i for i in range(500) if i not in cut]
+        uncut = [i for i in range(200) if i not in cut]
         # The model ends nearly all of its sentences itself, in different words, so that the comparison is meaningful.
-        assert len(uncut) > 470 and len(set(map(tuple, ours.tokens))) > 300
+        assert len(uncut) > 188 and len(set(map(tuple, ours.tokens))) > 120
         # Greedy search has nothing to choose where a limit cuts.
-        compared = range(500) if beam == 1 else uncut
+        compared = range(200) if beam == 1 else uncut
         assert [hypotheses.tokens[i] for i in compared] == [ours.tokens[i] for i in compared]
         assert [hypotheses.scores[i] for i in uncut] == pytest.approx([ours.scores[i] for i in uncut], abs=1e-4)
 

@@ -11,6 +11,7 @@ import time
 
 import psutil
 import pytest
+import timers
 import torch
 from pretended_cuda import environment
 from refusals import fields_of
@@ -20,8 +21,8 @@ from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError, TimingFailed
 from workflow_src.evaluation.speed import worker
 from workflow_src.evaluation.speed.processes import WAITING, Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Order, Protocol, Timing
-from workflow_src.evaluation.speed.timing import Local, OtherLoad, measure
+from workflow_src.evaluation.speed.rows import Order, Protocol, Timing
+from workflow_src.evaluation.speed.timing import OtherLoad, measure
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import parse
@@ -289,13 +290,16 @@ def test_steps_of_networks_for_short_sentences_are_counted(tiny_bundles, tmp_pat
 
 
 def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path, tiny_bundles):
-    """On a pretended GPU whose memory holds tensors of 64 KB, by processes that really start."""
+    """On a pretended GPU whose memory holds tensors of 32 KB, by processes that really start.
+
+    The first or second larger size fails, before the growth could end because a busy machine was slow.
+    """
     (tmp_path / "test.de").write_text("der Hund ruht\nein Baum\n", encoding="utf-8")
     settings = {"speed": SPEED | {"protocols": ["gpu"], "repeats": 1, "batch": 4}, "rows": ROWS}
     words = ["--settings", json.dumps(settings), "--source", "test.de", "--output", "speed.json", "--device", "cuda"]
     words += ["--bundles", f"teacher={tiny_bundles['transformer']}", f"lvm={tiny_bundles['lvm']}"]
     command = [sys.executable, "-m", "workflow_src.stages.measure_speed", *stage_line("measure_speed", words, tmp_path)]
-    variables = os.environ | environment(1, 2**16) | {"CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
+    variables = os.environ | environment(1, 2**15) | {"CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     speed = json.loads((tmp_path / "speed.json").read_text())
@@ -304,34 +308,17 @@ def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path
     assert all("memory" in row["failed_batch"]["reason"] for row in speed["rows"])
 
 
-def ends(_order):
-    os._exit(1)
-
-
 def test_a_worker_that_refuses_or_dies_says_so():
     with pytest.raises(ArtifactError) as refused:
         Worker(worker.make, _order("/nowhere/at/all")).wait()
     assert refused.value.path == "/nowhere/at/all"
     with pytest.raises(TimingFailed) as ended:
-        Worker(ends, _order("x")).wait()
+        Worker(timers.ends, _order("x")).wait()
     assert ended.value.engine == "eager" and "exit code 1" in ended.value.reason
 
 
-class Faulty:
-    """Stands for a timer that ends its process, or fails."""
-
-    def time_row(self, row, lines, speed):
-        if lines == ["end"]:
-            os._exit(3)
-        return {}[lines[0]]
-
-
-def faulty(order):
-    return Faulty(), DeviceInfo("cpu", None, "float32")
-
-
 def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its_place():
-    timing_worker, row = Worker(faulty, _order("x")), parse(Decode, ROWS[0])
+    timing_worker, row = Worker(timers.faulty, _order("x")), parse(Decode, ROWS[0])
     try:
         timing_worker.wait()
         with pytest.raises(TimingFailed) as failed:
@@ -347,23 +334,8 @@ def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its
         timing_worker.close()
 
 
-class Ends:
-    """Stands for a translator that ends its process in batches of 16 and more."""
-
-    def translate(self, lines, search, batch, systems, split):
-        if batch >= 16:
-            os._exit(9)
-        # Larger batches are faster.
-        time.sleep(0.01)
-        return lines
-
-
-def growing(order):
-    return Local({"lvm": Ends()}, grow_batch=True), DeviceInfo("cuda", "A GPU", "float32")
-
-
 def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
-    timing_worker, row = Worker(growing, _order("x")), parse(Decode, ROWS[1])
+    timing_worker, row = Worker(timers.growing, _order("x")), parse(Decode, ROWS[1])
     try:
         timing_worker.wait()
         measured = measure({"eager": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
@@ -374,31 +346,19 @@ def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
     assert times.failed_batch.size == 16 and "exit code" in times.failed_batch.reason
 
 
-def slow(order):
-    """A stand-in for `worker.make` that takes longer than a test may wait."""
-    print("begun", flush=True)
-    time.sleep(60)
-
-
 def test_a_worker_that_nobody_has_waited_for_ends_at_once_and_says_nothing(capfd):
-    timing_worker = Worker(slow, _order("x"))
+    timing_worker = Worker(timers.slow, _order("x"))
     while "begun" not in capfd.readouterr().out:
         time.sleep(0.1)
     timing_worker.close()
     assert timing_worker._process.exitcode == -signal.SIGTERM and capfd.readouterr().err == ""
 
 
-def thread_settings(order):
-    """Stands for what makes a timer: its report is the process's environment."""
-    names = ("OMP_NUM_THREADS", *WAITING)
-    return None, {name: os.environ.get(name) for name in names}
-
-
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch):
     for name in WAITING:
         monkeypatch.delenv(name, raising=False)
-    timing_worker = Worker(thread_settings, dataclasses.replace(_order("x"), threads=threads))
+    timing_worker = Worker(timers.thread_settings, dataclasses.replace(_order("x"), threads=threads))
     try:
         timing_worker.wait()
         expected = WAITING if threads > 1 else dict.fromkeys(WAITING)
@@ -408,18 +368,9 @@ def test_a_worker_has_its_threads_and_those_that_wait_spin(threads, monkeypatch)
         timing_worker.close()
 
 
-def multiplied(order):
-    """Stands for what makes a timer: has used its threads."""
-    torch.set_num_threads(order.threads)
-    side = torch.ones(800, 800)
-    for _ in range(5):
-        (side @ side).sigmoid()
-    return None, None
-
-
 def test_a_worker_that_waits_leaves_the_cores_to_others():
     """Threads that spin for ever would share the cores with the engine that is timed."""
-    timing_worker = Worker(multiplied, dataclasses.replace(_order("x"), threads=2))
+    timing_worker = Worker(timers.multiplied, dataclasses.replace(_order("x"), threads=2))
     try:
         timing_worker.wait()
         process = psutil.Process(timing_worker._process.pid)

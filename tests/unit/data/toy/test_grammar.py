@@ -97,9 +97,9 @@ def test_vocabulary_of_train_covers_dev_and_test(corpus):
 
 
 def test_held_out_combinations_are_in_dev_and_test_only(corpus):
-    assert not any(held_out(german) for german, _ in corpus["train"][::8])
+    assert not any(held_out(german) for german, _ in corpus["train"][::40])
     for split in ("dev", "test"):
-        assert sum(bool(held_out(german)) for german, _ in corpus[split]) >= 400
+        assert sum(bool(held_out(german)) for german, _ in corpus[split][::4]) >= 90
     assert held_out("Ein Mann liest die Zeitung.") == {("lesen", "Zeitung")}
     assert held_out("Ein Mann kauft die Zeitung.") == set()
 
