@@ -49,6 +49,7 @@ UPDATES = {
         {"glance": "glat"},
     ),
     "dat": ("dat", dat, {}),
+    "dat, bigrams": ("dat", dat, {"ngrams": 2}),
     "dat, without glancing": ("dat", dat, {"glance_share": 0.0, "glance_end": 0.0}),
     "seq2seq": ("seq2seq", seq2seq, {}),
     "tagger": ("tagger", tagger, {}),

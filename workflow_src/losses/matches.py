@@ -1,12 +1,16 @@
-"""Expected n-gram matches of outputs of CTC with a target (Shao & Feng 2022): matches count wherever they stand.
+"""Expected n-gram matches of outputs with a target: matches count wherever they stand.
 
-N slots put out a symbol or the blank each, independently; an output is read off by merging equal neighbours and
-dropping blanks. With C_g(y) the number of times that target y has the n-gram g, and E[C_g] the expected number in the
-output, the loss of a sentence is 1 - F1,
+With C_g(y) the number of times that target y has the n-gram g, and E[C_g] the expected number in the output of a model,
+the loss of a sentence is 1 - F1,
     F1 = 2 sum_g min(C_g(y), E[C_g])  /  (sum_g C_g(y) + sum_g E[C_g])
 Its gradient reaches words that stand at other places than the target has them, which the likelihood does not reward.
 
-Shapes: B sentences, N slots, T target positions, U = T + 1 own symbols (the blank first), V vocabulary, D width.
+With CTC (Shao & Feng 2022) N slots put out a symbol or the blank each, independently; an output is read off by merging
+equal neighbours and dropping blanks. With a directed acyclic graph (Ma et al. 2023, whose loss is a precision with a
+penalty of short outputs) an output has the words of the vertices on a path.
+
+Shapes: B sentences, N slots, T target positions, U = T + 1 own symbols (the blank first), V vocabulary, D width,
+L vertices.
 """
 
 from __future__ import annotations
@@ -41,6 +45,37 @@ def match_score(
         # Every output has one bigram less than words, but an empty one has none.
         total = total - 1 + blanks.prod(1)
         expected = _expected_bigrams(blanks, words, target)
+    return _f1(expected, total, target, size)
+
+
+def path_match_score(words: Tensor, transitions: Tensor, vertices: Tensor, target: Tensor, size: int) -> Tensor:
+    """`match_score` of the outputs of a graph: probabilities (B, L, T) that a vertex puts out the words of the target,
+    and (B, L, L) of the next vertex; `vertices` (B,) of each sentence.
+
+    A path begins at the first vertex and ends at the last, which put out no word.
+    """
+    size_of_graph = words.size(1)
+    end = (vertices - 1)[:, None]
+    vertex = torch.arange(size_of_graph, device=words.device)
+    inner = (vertex > 0) & (vertex < end)
+    # visits_j = [j = 0] + sum over i < j of visits_i E_ij
+    identity = torch.eye(size_of_graph, dtype=words.dtype, device=words.device)
+    begin = identity[0].expand(len(words), -1)[..., None]
+    solve = torch.linalg.solve_triangular
+    visits = solve(identity - transitions.transpose(1, 2), begin, upper=False, unitriangular=True)[..., 0] * inner
+    visited_words = words * visits[..., None]
+    total = visits.sum(1)
+    if size == 1:
+        expected = visited_words.sum(1)
+    else:
+        total = total - 1 + transitions[:, 0].gather(1, end)[:, 0]
+        continued = transitions.transpose(1, 2) @ visited_words[..., :-1]
+        expected = (continued * words[..., 1:] * inner[..., None]).sum(1)
+    return _f1(expected, total, target, size)
+
+
+def _f1(expected: Tensor, total: Tensor, target: Tensor, size: int) -> Tensor:
+    """F1 (B,) from expected numbers (B, T - size + 1) of the target's n-grams, and of all n-grams (B,)."""
     counts, first = ngram_counts(target, size)
     matches = (torch.minimum(expected[:, : counts.size(1)], counts.to(expected)) * first).sum(1)
     return 2 * matches / (total + (counts * first).sum(1)).clamp(min=LEAST)

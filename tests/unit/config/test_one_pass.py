@@ -89,6 +89,16 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
         ),
         (
+            {"family": "dat", "objective": {"ngrams": 2, "glance_share": 0.3}, "init_from": "teacher"},
+            {"search": "graph-path"},
+            {"setting": "systems.one", "mentions": ("objective.glance_share", "objective.ngrams")},
+        ),
+        (
+            {"family": "dat", "objective": {"ngrams": 2}},
+            {"search": "graph-path"},
+            {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
+        ),
+        (
             {"objective": {"ngrams": 2}, "init_from": "teacher"},
             {"search": "ctc-greedy"},
             {"setting": "systems.one.init_from", "value": "teacher", "mentions": ("nat",)},

@@ -1,4 +1,4 @@
-"""Expected n-gram matches against enumeration of all alignments."""
+"""Expected n-gram matches against enumeration of all alignments, and of all paths through graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from workflow_src.decoding.ctc import collapse
 from workflow_src.losses import matches
-from workflow_src.losses.matches import match_score
+from workflow_src.losses.matches import match_score, path_match_score
 
 VOCABULARY, WIDTH = 5, 4
 BLANK = VOCABULARY - 1
@@ -32,16 +32,36 @@ def ngrams(words, size: int) -> Counter:
     return Counter(tuple(words[start : start + size]) for start in range(len(words) - size + 1))
 
 
-def enumerated(probabilities, row: int, size: int):
-    """F1 from the mean counts over all outputs of a sentence."""
-    expected: dict[tuple[int, ...], torch.Tensor] = {}
+def of_slots(probabilities, row: int):
+    """All outputs of a sentence with CTC, and their probabilities."""
     for path in itertools.product(range(VOCABULARY), repeat=int(SLOTS[row])):
         probability = torch.stack([probabilities[row, slot, symbol] for slot, symbol in enumerate(path)]).prod()
-        for ngram, count in ngrams(collapse(list(path), BLANK), size).items():
+        yield collapse(list(path), BLANK), probability
+
+
+def of_paths(words, transitions, row: int):
+    """All outputs of a sentence's graph, and their probabilities."""
+    inner = range(1, int(SLOTS[row]) - 1)
+    for count in range(len(inner) + 1):
+        for visited in itertools.combinations(inner, count):
+            path = [0, *visited, int(SLOTS[row]) - 1]
+            moved = torch.stack([transitions[row, i, j] for i, j in itertools.pairwise(path)]).prod()
+            for output in itertools.product(range(VOCABULARY), repeat=count):
+                put_out = [words[row, vertex, word] for vertex, word in zip(visited, output, strict=True)]
+                yield list(output), moved * torch.stack(put_out).prod() if put_out else moved
+
+
+def enumerated(outputs, row: int, size: int):
+    """F1 from the mean counts over all outputs of a sentence."""
+    expected: dict[tuple[int, ...], torch.Tensor] = {}
+    for output, probability in outputs:
+        for ngram, count in ngrams(output, size).items():
             expected[ngram] = expected.get(ngram, 0) + count * probability
     reference = ngrams([token for token in TARGET[row].tolist() if token], size)
     matches = sum(torch.clamp(expected[ngram], max=count) for ngram, count in reference.items() if ngram in expected)
-    return 2 * matches / (sum(expected.values()) + sum(reference.values()))
+    total = sum(expected.values()) + sum(reference.values())
+    score = 2 * matches / total if expected or reference else 0.0
+    return torch.as_tensor(score, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("rows", [1, 12, 2**20])
@@ -51,7 +71,7 @@ def test_score_and_gradients_are_those_of_all_alignments(monkeypatch, size, rows
     tensors = layer()
     hidden, weight, bias = tensors
     probabilities = (hidden @ weight.T + bias).softmax(-1)
-    expected = [enumerated(probabilities, row, size) for row in range(len(SLOTS))]
+    expected = [enumerated(of_slots(probabilities, row), row, size) for row in range(len(SLOTS))]
     actual = match_score(hidden, weight, bias, MASK, TARGET, BLANK, size)
     assert actual.tolist() == pytest.approx(torch.stack(expected).tolist(), abs=1e-12)
     # Every sentence with a weight of its own, so that none hides another.
@@ -62,6 +82,25 @@ def test_score_and_gradients_are_those_of_all_alignments(monkeypatch, size, rows
         torch.autograd.grad(total, tensors),
         strict=True,
     ):
+        assert torch.allclose(gradient, other, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_score_and_gradients_are_those_of_all_paths(size):
+    generator = torch.Generator().manual_seed(3)
+    scores = torch.randn(5, 5, VOCABULARY, generator=generator, dtype=torch.float64).requires_grad_()
+    moves = torch.randn(5, 5, 5, generator=generator, dtype=torch.float64).requires_grad_()
+    words = scores.softmax(-1)
+    vertex = torch.arange(5)
+    possible = (vertex > vertex[:, None]) & MASK[:, None]
+    transitions = torch.where(possible, moves, -1e30).softmax(-1) * possible
+    own = words.gather(-1, TARGET[:, None].expand(-1, 5, -1)) * (TARGET != 0)[:, None]
+    expected = [enumerated(of_paths(words, transitions, row), row, size) for row in range(len(SLOTS))]
+    actual = path_match_score(own, transitions, SLOTS, TARGET, size)
+    assert actual.tolist() == pytest.approx(torch.stack(expected).tolist(), abs=1e-12)
+    total = sum(factor * score for factor, score in zip(range(1, 6), expected, strict=True))
+    gradients = torch.autograd.grad((actual * torch.arange(1, 6)).sum(), [scores, moves], retain_graph=True)
+    for gradient, other in zip(gradients, torch.autograd.grad(total, [scores, moves]), strict=True):
         assert torch.allclose(gradient, other, atol=1e-12)
 
 

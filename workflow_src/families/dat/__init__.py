@@ -25,10 +25,28 @@ class DatConfig(StackConfig):
 
 
 class DatObjectiveConfig(Frozen):
+    ngrams: Literal[0, 1, 2] = Field(
+        0,
+        description="the expected matches of n-grams of this length are learned in place of the likelihood, by a "
+        "system that starts from a trained one; 0: the likelihood",
+    )
     glance_share: float = Field(
         0.5, ge=0, le=1, description="share of the wrong symbols that is shown when training begins; 0: glancing is off"
     )
     glance_end: float = Field(0.1, ge=0, le=1, description="the share when training ends; linear between the two")
+
+
+def conflict(_model: DatConfig, objective: DatObjectiveConfig) -> str | None:
+    """Glancing is of the likelihood: a setting of it that was changed has no effect on n-gram matches."""
+    for name in ("glance_share", "glance_end"):
+        if objective.ngrams and getattr(objective, name) != type(objective).model_fields[name].default:
+            return f"objective.{name} is of the likelihood, and objective.ngrams replaces that; remove one of the two"
+    return None
+
+
+def continues_training(objective: DatObjectiveConfig) -> str | None:
+    """Outputs of an untrained system match nothing."""
+    return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
 
 
 FAMILY = Family(
@@ -44,6 +62,8 @@ FAMILY = Family(
     layers=lambda model: model.encoder_layers + round(model.vertices * model.layers),
     repeats=lambda model: model.vertices,
     traits=frozenset({GRAPH}),
+    conflict=conflict,
+    continues_training=continues_training,
     look=Look("#b15928", dark="#e0915c"),
     order=4,
 )

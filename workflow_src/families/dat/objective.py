@@ -1,6 +1,7 @@
 """The loss of the directed acyclic Transformer (Huang et al. 2022, sections 3.2 and 3.3): all paths, after glancing.
 
 -log p(y|x) / M of a target with M symbols, its start and end among them; the mean over the sentences that have a path.
+Or, from a trained system, the expected matches of n-grams over all paths (`losses/matches.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from torch import Tensor
 from workflow_src.families.dat import DatObjectiveConfig
 from workflow_src.losses.aligned import Aligned, aligned_loss, best_symbols, own_emissions
 from workflow_src.losses.draws import sentence_keys, subset
+from workflow_src.losses.matches import path_match_score
 from workflow_src.losses.paths import Paths, best_path, posterior
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.nn.layers import Memory
@@ -30,9 +32,13 @@ def path_loss(
 ) -> LossTerms:
     """The loss of `dat`. Targets with more symbols than vertices add nothing; `unreachable` is their share."""
     memory = model.encode(batch.source)
-    paths = paths_of(model, batch)
     vertices = model.vertices_of(batch.source_lengths)
     real = batch.cells(vertices)
+    if config.ngrams:
+        hidden, mask = model.hidden(memory)
+        scores = match_scores(model, hidden, mask, batch.target, config.ngrams, real)
+        return LossTerms((1 - scores).mean(), len(scores), {"matches": scores.detach().mean()})
+    paths = paths_of(model, batch)
     share = config.glance_share + (config.glance_end - config.glance_share) * context.progress
     figures: dict[str, Tensor | float] = {}
     shown = None
@@ -78,6 +84,30 @@ def sentence_losses(
     weight, bias = model.target_embedding.weight, model.output_bias
     transitions = model.transitions(hidden, mask)
     return aligned_loss(hidden, weight, bias, mask, paths.symbols, align, real, further=(transitions,), least=least)
+
+
+def match_scores(
+    model: DirectedAcyclicTransformer, hidden: Tensor, mask: Tensor, target: Tensor, size: int, real: Cells
+) -> Tensor:
+    """F1 (B,) of the expected matches of n-grams of `size` of targets (B, T), over all paths.
+
+    hidden (B, L, D) at the vertices of mask (B, L), whose cells are `real`.
+    """
+    vertices = mask.sum(1)
+
+    def align(emissions: Tensor, transitions: Tensor) -> Aligned:
+        with torch.enable_grad():
+            emissions, transitions = (x.detach().requires_grad_() for x in (emissions, transitions))
+            words = emissions.exp() * (mask[..., None] & (target != PAD)[:, None])
+            scores = path_match_score(words, transitions.exp(), vertices, target, size)
+            shares, gradient = torch.autograd.grad(scores.sum(), (emissions, transitions))
+        counted = torch.ones_like(vertices, dtype=torch.bool)
+        return Aligned(1 - scores.detach(), shares, counted, normalised=False, gradients=(-gradient,))
+
+    weight, bias = model.target_embedding.weight, model.symbol_bias()
+    further = (model.transitions(hidden, mask),)
+    losses, _ = aligned_loss(hidden, weight, bias, mask, target, align, real, further=further)
+    return 1 - losses
 
 
 @torch.no_grad()

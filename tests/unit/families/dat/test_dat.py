@@ -15,6 +15,7 @@ from workflow_src.families.dat.model import DirectedAcyclicTransformer
 from workflow_src.families.dat.objective import path_loss, paths_of, sentence_losses, shown_symbols
 from workflow_src.families.dat.validation import validate
 from workflow_src.losses.draws import sentence_keys
+from workflow_src.losses.matches import path_match_score
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.searches.graph_path import GraphPathSettings
 from workflow_src.types import BOS, EOS, Batch
@@ -52,6 +53,21 @@ def test_the_loss_is_that_of_all_paths_and_so_are_its_gradients(inputs):
     for name, gradient in wanted.items():
         assert torch.allclose(exact[name], gradient, atol=1e-12), name
         assert torch.allclose(near[name], gradient, atol=1e-3), name
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_matches_of_ngrams_learn_words_and_transitions(size):
+    model = dat()
+    terms = path_loss(model, PAIRS, context(), DatObjectiveConfig(ngrams=size))
+    hidden, mask = model.hidden(model.encode(PAIRS.source))
+    words = model.logits(hidden).softmax(-1).gather(-1, PAIRS.target[:, None].expand(-1, mask.size(1), -1))
+    words = words * PAIRS.target_mask[:, None] * mask[..., None]
+    scores = path_match_score(words, model.transitions(hidden, mask).exp(), mask.sum(1), PAIRS.target, size)
+    assert terms.count == 4 and terms.figures["matches"].item() == pytest.approx(scores.mean().item(), rel=1e-12)
+    assert terms.loss.item() == pytest.approx(1 - scores.mean().item(), rel=1e-12)
+    actual, expected = gradients(model, terms.loss), gradients(model, -scores.mean())
+    for name, gradient in expected.items():
+        assert torch.allclose(actual[name], gradient, atol=1e-12), name
 
 
 def test_a_batch_whose_targets_have_no_path_adds_nothing():
