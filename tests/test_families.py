@@ -17,7 +17,7 @@ from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, fill, needs, of_the_family, searches
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE, SCORER
+from workflow_src.spec import BASE, SCORER, Role
 from workflow_src.training.update import make_optimiser
 from workflow_src.types import PAD
 
@@ -45,12 +45,16 @@ def make(family: str, vocabulary: str = "joint", seed: int = 0, **settings):
     return lively(build(family, settings, {"source": source, "target": target, "joint": joint}), seed, 0.1)
 
 
+def filling(role: Role) -> str:
+    """The first family whose systems can fill a role."""
+    names = [name for name, family in FAMILIES.items() if role.trait is None or role.trait in family.traits]
+    assert names, f"no trained family is {role.trait!r}"
+    return names[0]
+
+
 def filler(family: str, role: str) -> str:
     """The first family whose systems can fill a role that another family needs."""
-    trait = FAMILIES[family].needs[role].trait
-    first = next((name for name, declared in FAMILIES.items() if trait is None or trait in declared.traits), None)
-    assert first, f"no trained family is {trait!r}, which {family} needs as its {role}"
-    return first
+    return filling(FAMILIES[family].needs[role])
 
 
 @functools.cache
@@ -243,6 +247,10 @@ def run(name: str, family: str, model, filled, source):
     networks = [(model, FAMILIES[family])]
     networks += [(filled[BASE], FAMILIES[filler(family, BASE)])] if BASE in filled else []
     named = of_the_family(settings, {role: member for role, member in filled.items() if role != BASE})
+    # Settings name systems for other roles.
+    for role in settings.roles().values():
+        if not search.needs[role].optional:
+            named[role] = make(filling(search.needs[role])).to(model.output_bias.dtype)
     return open_search(fill(needs(settings), networks, named), settings).translate(source)
 
 

@@ -11,7 +11,7 @@ from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
-from workflow_src.registry import carried, default_engine, engines, search_of, searches, searches_of
+from workflow_src.registry import carried, default_engine, engines, named_systems, search_of, searches, searches_of
 from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
 
 
@@ -148,7 +148,14 @@ def _tried(
 def _check_served(
     search: Search, tried: list[SearchSettings], system: System, systems: dict[str, System], where: str
 ) -> None:
-    """Raises ConfigError where a search cannot decode a system, or its base, with some of the settings `tried`."""
+    """Raises ConfigError where a search cannot decode a system, or its base, with some of the settings `tried`, or not
+    with the systems that these name."""
+    for settings in tried:
+        named = {role: systems[name] for role, name in named_systems(settings).items()}
+        try:
+            search.check(settings, {role: (other.family, other.model) for role, other in named.items()})
+        except ConfigError as error:
+            raise error.within(where) from error
     for network in (system, *([systems[system.base]] if system.base else [])):
         for settings in tried:
             if reason := network.family.refuses(network.model, search, settings):

@@ -10,8 +10,9 @@ from pydantic import Field
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Option, Search, SearchSettings
 
-# Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs.
-RESCORER, LM = "rescorer", "language_model"
+# Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs, a
+# drafter translates in one pass what the system then checks.
+RESCORER, LM, DRAFTER = "rescorer", "language_model", "drafter"
 # The function of a rescorer that ranking calls, for engines that compile it.
 SCORING = "workflow_src.decoding.ranking:scoring"
 

@@ -281,8 +281,9 @@ class ShownDecode:
     def label(self, mean_steps: float | None = None) -> str:
         """Its label in tables; `mean_steps` is the mean number of steps that sentences used."""
         notes = ", ".join([*self.details, *self.notes])
-        if self.notes and mean_steps is not None:
-            notes += f"; {mean_steps:.1f} {self.search.series or 'steps'} used"
+        if (notes or self.search.counts) and mean_steps is not None:
+            used = f"{mean_steps:.1f} {self.search.counts or self.search.series or 'steps'} used"
+            notes = f"{notes}; {used}" if notes else used
         return self._named(f"{self.head} ({notes})" if notes else self.head)
 
     def short(self, own: Sequence[str] = ()) -> str:

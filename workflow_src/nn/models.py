@@ -186,7 +186,12 @@ class RereadingDecoder:
         self.read = [row[:length] for row, length in zip(self.read, positions.tolist(), strict=True)]
 
     def reorder(self, rows: Tensor) -> None:
-        self.read = [list(self.read[row]) for row in rows.tolist()]
+        numbers = rows.tolist()
+        if not self.read:
+            # Before the first token, one row a sentence.
+            self.sentences = 1 + max(numbers)
+            self.read = [[] for _ in range(self.sentences)]
+        self.read = [list(self.read[row]) for row in numbers]
 
     def keep(self, sentences: Tensor) -> None:
         self.reorder(rows_of(sentences, len(self.read) // self.sentences))

@@ -50,6 +50,7 @@ from workflow_src.spec.traits import (
     MASKED,
     MODEL,
     PAD,
+    PARALLEL,
     PHRASES,
     REFINER,
     SCORER,

@@ -85,6 +85,9 @@ class Search:
     logits      whether the program puts out scores of the whole vocabulary, which take long to copy from a GPU:
                 `hypotheses` reads them where they are, and may work with other systems there
     varies      (settings) -> None, or why they have no program: "with stop_threshold"
+    check       (settings, family and model settings of the systems that they name by role) -> None; raises ConfigError
+                where these cannot be used together
+    counts      what every sentence counts in `Hypotheses.steps`, such as "passes": labels in tables say the mean
     at_lengths  whether analyses of what wrong lengths cost ask it for outputs of given lengths, as they ask searches
                 that refine latents of the target
     origins     whether its module has `origins`, the source positions that the subwords of outputs were read off
@@ -117,6 +120,8 @@ class Search:
     batches: bool = True
     logits: bool = False
     varies: Callable[[Any], str | None] = lambda _settings: None
+    check: Callable[[Any, Mapping[str, tuple[Family, Any]]], None] = lambda _settings, _systems: None
+    counts: str | None = None
     at_lengths: bool = False
     origins: bool = False
     even_steps: bool = False

@@ -17,6 +17,7 @@ VECTOR_FIELD = "vector field"  # the direction is the network's own output, not 
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
 GRAPH = "graph"  # vertices with symbols, and transitions between them: outputs are paths
 ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
+PARALLEL = "parallel"  # all words of an output at once: may draft what others check
 LANGUAGE_MODEL = "language model"  # p(y) word by word, by counting: ranks prefixes while they grow
 # Traits in words, as the end of a sentence that begins with "a system that".
 PHRASES = {
@@ -34,6 +35,7 @@ PHRASES = {
     ALIGNED: "has alignments",
     GRAPH: "has a graph of vertices",
     ITERATIVE: "refines a first guess of all words",
+    PARALLEL: "translates in one pass",
     LANGUAGE_MODEL: "is a language model",
 }
 # Traits that go with another: searches of masked and iterative systems begin with a predicted length.

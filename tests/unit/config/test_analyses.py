@@ -434,7 +434,7 @@ def test_published_figures_at_the_references_lengths_name_rows():
 
 def test_what_refinement_starts_from_is_what_moves_latents_start_from():
     """Though iterative decoding comes first in the file, whose first pass is another search."""
-    manifest = Manifest.of(Plan(load_experiment("smoke-families")), {}.__getitem__)
+    manifest = Manifest.of(Plan(load_experiment("smoke-families")), lambda _path: {"tolerance": 3.0, "top": 2})
     followed = [decode.search.name for decode in manifest.decodes if decode.search.traceable]
     assert followed.index("iterative-refinement") < followed.index("delta")
     assert manifest.start.name == "prior-mean"

@@ -145,7 +145,7 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
         (
             {"system": "teacher", "iterations": 4},
             {},
-            {"setting": "decodes[1].search", "allowed": ("beam", "greedy")},
+            {"setting": "decodes[1].search", "allowed": ("beam", "greedy", "verified")},
         ),
     ],
 )

@@ -415,7 +415,7 @@ def test_a_language_model_has_no_training_and_all_others_have():
 def test_an_export_refuses_what_a_bundle_cannot_carry(bundles, tmp_path):
     language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
     assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
-    assert carried(families()["transformer"]) == {}
+    assert carried(families()["lvm"]) == {}
     for role, problem in (("rescorer", "no role rescorer"), ("language_model", "ngram is needed here")):
         with pytest.raises(ArtifactError) as refused:
             bundles.export(tmp_path, bundles.weights["nat"], "--roles", f"{role}={bundles.weights['nat']}")
@@ -464,7 +464,12 @@ def test_what_is_carried_is_trained_for_every_seed():
         (
             "teacher",
             {"language_model": "lm"},
-            {"setting": "systems.teacher.carries.language_model", "hint": "remove it"},
+            {"setting": "systems.teacher.carries.language_model", "allowed": ("drafter",)},
+        ),
+        (
+            "lvm",
+            {"language_model": "lm"},
+            {"setting": "systems.lvm.carries.language_model", "hint": "remove it"},
         ),
     ],
 )

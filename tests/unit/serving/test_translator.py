@@ -127,7 +127,7 @@ def test_a_bundle_serves_its_own_default(translators):
         translator = translators[family]
         assert translator.translate(LINES[:3]) == translator.translate(LINES[:3], **settings)
         assert (translator.device, translator.precision) == ("cpu", "float32")
-    assert translators["transformer"].searches == ["beam", "greedy"]
+    assert translators["transformer"].searches == ["beam", "greedy", "verified"]
     assert translators["lvm"].searches == ["delta", "prior-mean", "latent-search"]
     assert translators["energy"].searches == ["delta", "prior-mean", "latent-search", "energy"]
     shared = [translators[family].translate(LINES, search="delta", steps=1) for family in ("lvm", "score", "energy")]

@@ -374,7 +374,7 @@ def _described(row: ManifestRow, decode: ShownDecode, quality: dict[str, Any]) -
         "series": search.series,
         "value": decode.value,
         "engine": decode.engine.key,
-        "mean_steps": quality.get("mean_steps") if search.settings.named("stop") else None,
+        "mean_steps": quality.get("mean_steps") if search.counts or search.settings.named("stop") else None,
         # Seeds may have chosen different numbers on dev.
         "candidates": None if decode.candidates is None else search.width(row.settings),
         "settings": row.settings.model_dump(mode="json"),

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import LENGTHS, MASKED, Family, Frozen, Look, Search, SearchSettings
+from workflow_src.spec import LENGTHS, MASKED, PARALLEL, Family, Frozen, Look, Search, SearchSettings
 
 MASK = "mask"
 
@@ -64,7 +64,7 @@ FAMILY = Family(
     loss="workflow_src.families.cmlm.objective:masked_loss",
     validation="workflow_src.families.cmlm.validation:validate",
     searches=("mask-predict", "argmax"),
-    traits=frozenset({LENGTHS, MASKED}),
+    traits=frozenset({LENGTHS, MASKED, PARALLEL}),
     conflict=conflict,
     refuses=refuses,
     symbols=(MASK,),

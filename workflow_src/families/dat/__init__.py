@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import GRAPH, Family, Frozen, Look
+from workflow_src.spec import GRAPH, PARALLEL, Family, Frozen, Look
 
 
 class DatConfig(StackConfig):
@@ -61,7 +61,7 @@ FAMILY = Family(
     searches=("graph-path",),
     layers=lambda model: model.encoder_layers + round(model.vertices * model.layers),
     repeats=lambda model: model.vertices,
-    traits=frozenset({GRAPH}),
+    traits=frozenset({GRAPH, PARALLEL}),
     conflict=conflict,
     continues_training=continues_training,
     look=Look("#b15928", dark="#e0915c"),

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import ITERATIVE, LENGTHS, Family, Frozen, Look
+from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
@@ -75,7 +75,7 @@ FAMILY = Family(
     validation="workflow_src.families.inat.validation:validate",
     searches=("iterative-refinement", "argmax"),
     layers=lambda model: model.encoder_layers + PASSES * model.layers,
-    traits=frozenset({ITERATIVE, LENGTHS}),
+    traits=frozenset({ITERATIVE, LENGTHS, PARALLEL}),
     conflict=conflict,
     start="workflow_src.families.inat.model:start",
     look=Look("#b15928", dark="#d98e5f"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from workflow_src.families import cmlm
 from workflow_src.families.cmlm import CmlmConfig
 from workflow_src.losses.settings import RelaxedEnergyConfig
-from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MASKED, Family, Look, Role
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, MASKED, PARALLEL, Family, Look, Role
 
 FAMILY = Family(
     name="inference-network",
@@ -20,7 +20,7 @@ FAMILY = Family(
     # first weights learned.
     searches=("argmax", "mask-predict"),
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
-    traits=frozenset({LENGTHS, MASKED}),
+    traits=frozenset({LENGTHS, MASKED, PARALLEL}),
     refuses=cmlm.FAMILY.refuses,
     symbols=cmlm.FAMILY.symbols,
     continues=tuple(name for name in CmlmConfig.model_fields if name != "dropout"),

@@ -5,7 +5,7 @@ from pathlib import Path
 from workflow_src.families import tagger
 from workflow_src.families.tagger import TaggerConfig
 from workflow_src.losses.settings import RelaxedEnergyConfig
-from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, Family, Look, Role
+from workflow_src.spec import AUTOREGRESSIVE, LENGTHS, PARALLEL, Family, Look, Role
 
 FAMILY = Family(
     name="inference-tagger",
@@ -19,7 +19,7 @@ FAMILY = Family(
     searches=("argmax",),
     refuses=tagger.FAMILY.refuses,
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
-    traits=frozenset({LENGTHS}),
+    traits=frozenset({LENGTHS, PARALLEL}),
     continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),
     look=Look("#00838f", dark="#4dd0e1"),
     order=6,

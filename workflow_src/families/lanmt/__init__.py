@@ -8,7 +8,7 @@ from pydantic import Field
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, SOURCE_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, LATENT_LENGTHS, PARALLEL, SOURCE_LATENT, Family, Look
 
 
 class LanmtConfig(StackConfig):
@@ -49,7 +49,7 @@ FAMILY = Family(
     validation="workflow_src.families.lanmt.validation:validate",
     searches=("delta", "prior-mean", "npd", "latent-search"),
     layers=lambda model: model.encoder_layers + model.layers + 2 * model.posterior_layers,
-    traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND}),
+    traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND, PARALLEL}),
     start="workflow_src.families.lanmt.model:start",
     rule="train_lvm",
     look=Look("#3d6b1f", dark="#9ccc65"),

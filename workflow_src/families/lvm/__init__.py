@@ -8,7 +8,7 @@ from pydantic import Field
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import ElboConfig
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import BOUND, LATENT, TARGET_LATENT, Family, Look
+from workflow_src.spec import BOUND, LATENT, PARALLEL, TARGET_LATENT, Family, Look
 
 
 class LvmConfig(StackConfig):
@@ -38,7 +38,7 @@ FAMILY = Family(
     validation="workflow_src.families.lvm.validation:validate",
     searches=("delta", "prior-mean", "latent-search"),
     layers=lambda model: model.encoder_layers + 3 * model.layers,
-    traits=frozenset({LATENT, TARGET_LATENT, BOUND}),
+    traits=frozenset({LATENT, TARGET_LATENT, BOUND, PARALLEL}),
     start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
     look=Look("#0072b2", dark="#56b4e9"),

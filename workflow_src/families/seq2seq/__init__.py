@@ -27,7 +27,7 @@ FAMILY = Family(
     build="workflow_src.families.seq2seq.model:Seq2Seq",
     loss="workflow_src.losses.cross_entropy:cross_entropy",
     validation="workflow_src.families.autoregressive:validate",
-    searches=("beam", "greedy"),
+    searches=("beam", "greedy", "verified"),
     traits=frozenset({AUTOREGRESSIVE, SCORER}),
     rule="train_teacher",
     look=Look("#8c564b", dark="#c49c94"),

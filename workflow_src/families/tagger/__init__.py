@@ -6,7 +6,7 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.losses.settings import OnePassConfig
-from workflow_src.spec import LENGTHS, Family, Frozen, Look
+from workflow_src.spec import LENGTHS, PARALLEL, Family, Frozen, Look
 
 
 class TaggerConfig(Frozen):
@@ -29,7 +29,7 @@ FAMILY = Family(
     loss="workflow_src.families.tagger.objective:tagging_loss",
     validation="workflow_src.families.tagger.validation:validate",
     searches=("argmax",),
-    traits=frozenset({LENGTHS}),
+    traits=frozenset({LENGTHS, PARALLEL}),
     look=Look("#9e9d24", dark="#d4e157"),
     order=6,
     static=False,

@@ -23,7 +23,7 @@ FAMILY = Family(
     build="workflow_src.families.transformer.model:Transformer",
     loss="workflow_src.losses.cross_entropy:cross_entropy",
     validation="workflow_src.families.autoregressive:validate",
-    searches=("beam", "greedy"),
+    searches=("beam", "greedy", "verified"),
     traits=frozenset({AUTOREGRESSIVE, SCORER}),
     rule="train_teacher",
     look=Look("#4d4d53", dark="#b9b9c0"),

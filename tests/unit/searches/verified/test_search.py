@@ -1,0 +1,255 @@
+"""Drafts that an autoregressive model checks, against its own greedy search."""
+
+from __future__ import annotations
+
+import random
+import types
+
+import pytest
+import torch
+import torch.nn.functional as F
+from miniatures import AUTOREGRESSIVE, cmlm, greedy, inat, lanmt, lvm, nat, one, padded, pairs, searched, tagger
+
+from workflow_src.decoding.settings import DRAFTER
+from workflow_src.nn.layers import Memory
+from workflow_src.nn.models import AutoregressiveModel
+from workflow_src.searches.verified import VerifiedSettings
+from workflow_src.searches.verified.search import verify
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS, PAD, Hypotheses, with_start
+
+V = 11
+LENGTHS = [4, 1, 6, 2, 5]
+DRAFTERS = {
+    "ctc": lambda: nat(13, V + 1),
+    "argmax": lambda: nat(13, V + 1, loss="axe", max_length_difference=4),
+    "latents": lambda: lvm(13, V),
+    "source latents": lambda: lanmt(13, V),
+    "masked": lambda: cmlm(13, V + 1),
+    "iterative": lambda: inat(13, V),
+    "tagger": lambda: tagger(13, V),
+}
+
+
+@pytest.fixture(params=[*AUTOREGRESSIVE, "without states"])
+def model(request, monkeypatch):
+    """A model whose outputs have many lengths; also one that has no decoder of its own."""
+    name = request.param if request.param in AUTOREGRESSIVE else "transformer"
+    model = AUTOREGRESSIVE[name](13, V, seed=5)
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(3)
+    if name != request.param:
+        monkeypatch.setattr(type(model), "start", AutoregressiveModel.start)
+    return model
+
+
+def settings(**fields) -> VerifiedSettings:
+    return VerifiedSettings(drafter="drafter", **fields)
+
+
+def assert_same(actual: Hypotheses, expected: Hypotheses) -> None:
+    assert actual.tokens == expected.tokens
+    assert actual.scores == pytest.approx(expected.scores, abs=1e-9)
+
+
+def steps_of(outputs: list[list[int]]) -> list[int]:
+    """Steps of greedy search, the end counted."""
+    return [len(words) + 1 for words in outputs]
+
+
+def drafts_of(outputs: list[list[int]], drafts: int, seed: int) -> list[list[list[int]]]:
+    """Random ones: nothing, outputs with words changed, left out and added, all kinds of symbols, and far too long."""
+    draw = random.Random(seed)
+
+    def changed(words: list[int]) -> list[int]:
+        kept = [draw.randrange(3, V) if draw.random() < 0.2 else word for word in words if draw.random() > 0.2]
+        return [word for w in kept for word in ([w, draw.randrange(3, V)] if draw.random() < 0.2 else [w])]
+
+    kinds = (
+        lambda words: [],
+        lambda words: words[: draw.randrange(len(words) + 1)],
+        changed,
+        lambda words: [draw.randrange(V) for _ in range(draw.randrange(9))],
+        lambda words: words + [draw.randrange(3, V) for _ in range(90)],
+        lambda words: [draw.choice(words or [3])] * 12,
+    )
+    return [[draw.choice(kinds)(words) for _ in range(drafts)] for words in outputs]
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+@pytest.mark.parametrize("block", [1, 3, 8, 40])
+@pytest.mark.parametrize("ratio", [2.0, 0.01])
+def test_whatever_the_drafts_the_output_is_that_of_greedy_search_in_no_more_passes(model, drafts, block, ratio):
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    expected = greedy(model, source, ratio)
+    assert len(set(map(len, expected.tokens))) > (ratio > 1)
+    for seed in range(12):
+        actual = verify(
+            model,
+            source,
+            drafts_of(expected.tokens, drafts, seed),
+            settings(drafts=drafts, block=block, max_length_ratio=ratio),
+        )
+        assert_same(actual, expected)
+        pairs_of_steps = zip(actual.steps, steps_of(expected.tokens), strict=True)
+        assert all(1 <= passes <= steps for passes, steps in pairs_of_steps)
+
+
+def test_a_right_draft_is_accepted_block_by_block(model):
+    """Also with its end symbol, and where nothing follows; the end is checked with the words."""
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    outputs = greedy(model, source).tokens
+    for ends in ([], [EOS], [EOS, 5, 6]):
+        for block in (1, 4, 50):
+            drafts = [[words + ends] for words in outputs]
+            passes = verify(model, source, drafts, settings(block=block)).steps
+            assert passes == [-(-steps // block) for steps in steps_of(outputs)]
+
+
+def drafted(words: list[int], place: int, other: int) -> dict[str, tuple[list[int], int]]:
+    """Drafts that are wrong at one place, and the passes that a right output then takes."""
+    before, behind = words[:place], words[place:]
+    return {
+        "another word": ([*before, other, *behind[1:]], 2),
+        "a word more": ([*before, other, *behind], 2),
+        "three words more": ([*before, other, other, other, *behind], 2),
+        # The words that are left out are the decoder's own, and then it has to repeat one of the draft.
+        "a word less": (before + behind[1:], 3),
+        "two words less": (before + behind[2:], 4),
+    }
+
+
+class Chain(AutoregressiveModel):
+    """A model that says 3, 4, 5, … 29 and ends, whatever its source is."""
+
+    def __init__(self):
+        super().__init__()
+        self.config = types.SimpleNamespace(max_positions=64)
+
+    def encode(self, source):
+        return Memory(source[..., None].double(), source != PAD, None, source, source[..., None].double())
+
+    def hidden(self, memory, target):
+        return with_start(target)[..., None].double()
+
+    def logits(self, hidden):
+        after = torch.tensor([0, 3, 0, *range(4, 30), EOS, EOS])
+        return 5 * F.one_hot(after[hidden[..., 0].long()], 31).double()
+
+
+@pytest.mark.parametrize("place", [1, 2, 7, 19])
+@pytest.mark.parametrize("kind", drafted([*range(3, 30)], 1, 30))
+def test_a_draft_is_lined_up_behind_a_wrong_place(kind, place):
+    words = [*range(3, 30)]
+    draft, passes = drafted(words, place, 30)[kind]
+    actual = verify(Chain(), pairs([12], [1]).source, [[draft]], settings(block=90))
+    assert (actual.tokens, actual.steps) == ([words], [passes])
+
+
+def test_the_longest_accepted_of_several_drafts_wins(model):
+    """A sentence takes as many passes as with its best draft, or fewer where drafts complete each other."""
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    outputs = greedy(model, source).tokens
+    wrong = [[V - 1 - words[0] % 2] * 3 if words else [3, 3] for words in outputs]
+    for order in (0, 1, 2):
+        drafts = [[bad, bad, []] for bad in wrong]
+        for row, words in enumerate(outputs):
+            drafts[row][order] = words
+        actual = verify(model, source, drafts, settings(drafts=3, block=50))
+        assert actual.tokens == outputs and actual.steps == [1] * len(outputs)
+    halves = [[words[: len(words) // 2], [3] * (len(words) // 2) + words[len(words) // 2 :]] for words in outputs]
+    single = verify(model, source, [[first] for first, _ in halves], settings(block=50)).steps
+    both = verify(model, source, halves, settings(drafts=2, block=50)).steps
+    assert all(passes <= 2 or passes < alone for passes, alone in zip(both, single, strict=True))
+
+
+@pytest.mark.parametrize("tolerance, top", [(1.0, 5), (3.0, 2), (3.0, 5), (50.0, 1), (50.0, V)])
+def test_near_best_words_of_a_draft_are_accepted(model, tolerance, top):
+    """Against a rule of its own for every word of the output, read off whole passes."""
+    batch, kept = pairs(LENGTHS, [1] * len(LENGTHS)), 0
+    drafts = drafts_of(greedy(model, batch.source).tokens, 1, seed=3)
+    actual = verify(model, batch.source, drafts, settings(tolerance=tolerance, top=top, block=4))
+    for row, words in enumerate(actual.tokens):
+        states = model.scoring_states(one(batch, row).source)
+        scores = model.logits(model.hidden(states, torch.tensor([words], dtype=torch.int64)))[0].log_softmax(-1)
+        ranks = scores[:, EOS:].argsort(-1, descending=True).argsort(-1)
+        total, longest = 0.0, 2 * LENGTHS[row] + 10
+        for place, word in enumerate([*words, EOS]):
+            total += float(scores[place, word])
+            # At the longest length only an end may come.
+            if place < longest:
+                assert ranks[place, word - EOS] < top
+                assert scores[place, word] >= scores[place, EOS:].max() - tolerance
+                kept += int(ranks[place, word - EOS]) > 0
+        assert actual.scores[row] == pytest.approx(total / (len(words) + 1), abs=1e-9)
+    assert top > 1 or not kept
+
+
+@pytest.mark.parametrize("rank", [1, 2, 4])
+def test_a_word_is_accepted_up_to_its_distance_from_the_best_and_its_rank(model, rank):
+    batch = pairs(LENGTHS, [1] * len(LENGTHS))
+    states = model.scoring_states(batch.source)
+    with torch.no_grad():
+        first = model.logits(model.hidden(states, torch.zeros(len(LENGTHS), 0, dtype=torch.int64)))[:, 0]
+    values, order = first[:, EOS + 1 :].sort(-1, descending=True)
+    for row in range(len(LENGTHS)):
+        word, distance = int(order[row, rank]) + EOS + 1, float(first[row, EOS:].max() - values[row, rank])
+        # The end symbol may be better than the word, too.
+        place = rank + int(first[row, EOS] > values[row, rank])
+        best = [] if first[row].argmax() == EOS else [int(order[row, 0]) + EOS + 1]
+        for nearer, top, accepted in ((1e-9, place + 1, True), (-1e-9, place + 1, False), (1e-9, place, False)):
+            chosen = settings(tolerance=distance + nearer, top=top, max_length_ratio=1e-9)
+            words = verify(model, one(batch, row).source, [[[word]]], chosen).tokens[0]
+            assert words[:1] == ([word] if accepted else best)
+
+
+def test_a_whole_draft_is_accepted_with_a_large_tolerance(model):
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    drafts = [[[3 + (row + place) % 7 for place in range(6)]] for row in range(len(LENGTHS))]
+    actual = verify(model, source, drafts, settings(tolerance=1e6, top=V, block=7))
+    assert actual.tokens == [words for (words,) in drafts] and actual.steps == [1] * len(LENGTHS)
+
+
+@pytest.mark.parametrize("fields", [{}, {"tolerance": 2.0, "top": 3}, {"drafts": 2, "tolerance": 1.0}])
+def test_neither_padding_nor_company_changes_a_sentence(model, fields):
+    batch = pairs(LENGTHS, [1] * len(LENGTHS))
+    chosen = settings(block=3, **fields)
+    drafts = drafts_of(greedy(model, batch.source).tokens, chosen.drafts, seed=1)
+    together = verify(model, batch.source, drafts, chosen)
+    assert_same(verify(model, padded(batch).source, drafts, chosen), together)
+    for row in range(len(LENGTHS)):
+        alone = verify(model, one(batch, row).source, drafts[row : row + 1], chosen)
+        assert alone.tokens == together.tokens[row : row + 1] and alone.steps == together.steps[row : row + 1]
+        assert alone.scores == pytest.approx(together.scores[row : row + 1], abs=1e-9)
+
+
+def test_scores_that_nobody_asks_for_are_zero(model):
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    drafts = [[[]] for _ in LENGTHS]
+    unscored = verify(model, source, drafts, settings(), scored=False)
+    assert unscored.tokens == greedy(model, source).tokens and unscored.scores == [0.0] * len(LENGTHS)
+
+
+def test_no_output_has_a_special_symbol(model):
+    with torch.no_grad():
+        model.output_bias[:EOS] += 3
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    drafts = [[[0, 1, 0, 5, 1]] for _ in LENGTHS]
+    actual = verify(model, source, drafts, settings(tolerance=30.0, top=V))
+    assert all(word > EOS for words in actual.tokens for word in words)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_every_family_of_one_pass_drafts(model, drafter):
+    source, drafting = pairs(LENGTHS, [1] * len(LENGTHS)).source, DRAFTERS[drafter]()
+    networks = {MODEL: model, DRAFTER: drafting}
+    expected = greedy(model, source)
+    assert_same(searched(networks, source, settings()), expected)
+    if drafter not in ("latents", "tagger"):
+        assert_same(searched(networks, source, settings(drafts=3)), expected)
+
+
+def test_a_sentence_that_is_too_long_for_the_drafter_is_translated_without_a_draft(model):
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    networks = {MODEL: model, DRAFTER: nat(13, V + 1, max_positions=4)}
+    assert_same(searched(networks, source, settings()), greedy(model, source))

@@ -1,0 +1,117 @@
+"""Drafts of a one-pass system, checked by an autoregressive one in a few parallel passes (Xia et al. 2023)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import DRAFTER
+from workflow_src.errors import ConfigError
+from workflow_src.registry import searches, searches_of
+from workflow_src.spec import (
+    AUTOREGRESSIVE,
+    MODEL,
+    PARALLEL,
+    Family,
+    Look,
+    Option,
+    Role,
+    Search,
+    SearchSettings,
+)
+
+
+class VerifiedSettings(SearchSettings):
+    """With `tolerance` 0, outputs are those of greedy search, whatever the drafts are."""
+
+    drafter: Annotated[str | None, Option(role=DRAFTER, part=lambda v: f"-from-{v}" if v else "", carried=True)] = (
+        Field(None, description="the system that translates in one pass, whose words are checked")
+    )
+    draft_search: Annotated[str | None, Option(part=lambda v: f"-by-{v}" if v else "")] = Field(
+        None, description="the search of the drafter; none: its first that takes one pass"
+    )
+    drafts: Annotated[int, Option(part="-drafts{}")] = Field(
+        1, ge=1, description="best outputs of the drafter that are checked side by side; the longest accepted wins"
+    )
+    tolerance: Annotated[float, Option(tune=(0.0, 0.5, 1.0, 2.0, 3.0), part="-tolerance{:g}")] = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="words of a draft whose log-probability is at most this far below the best are accepted",
+    )
+    top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}", only_with="tolerance")] = Field(
+        5, ge=1, description="and which are among so many best words"
+    )
+    block: Annotated[int, Option(part="-block{}")] = Field(8, ge=1, description="words of a draft that a pass checks")
+    max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
+
+
+def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> SearchSettings:
+    """The search by which a drafter of this family, with these model settings, makes its drafts.
+
+    Raises ConfigError where it has none that is one function of the source and gives so many outputs.
+    """
+    possible: dict[str, SearchSettings] = {}
+    for name in searches_of(family):
+        search = searches()[name]
+        drafting = _drafting(search, settings.drafts)
+        if drafting is not None and _serves(search, drafting, family, model):
+            possible[name] = drafting
+    if settings.draft_search is not None:
+        if settings.draft_search in possible:
+            return possible[settings.draft_search]
+        problem = f"no search of family {family.name} that gives {settings.drafts} drafts"
+        raise ConfigError("draft_search", settings.draft_search, problem=problem, allowed=possible)
+    in_one_pass = [drafting for drafting in possible.values() if _passes(drafting) == 1]
+    if not in_one_pass:
+        problem = f"no search of family {family.name} gives so many in one pass"
+        raise ConfigError("drafts", settings.drafts, problem=problem, hint="lower it")
+    return in_one_pass[0]
+
+
+def _drafting(search: Search, drafts: int) -> SearchSettings | None:
+    """Settings with which a search gives so many outputs; None where it cannot."""
+    widths = search.settings.named("holds")[:1]
+    if drafts > 1 and not widths:
+        return None
+    return search.settings(**dict.fromkeys(widths, drafts))
+
+
+def _serves(search: Search, settings: SearchSettings, family: Family, model: Any) -> bool:
+    """Whether the drafter alone computes a search, as one function of its source."""
+    alone = all(role.optional for name, role in search.needs.items() if name != MODEL)
+    return alone and search.program and not search.varies(settings) and not family.refuses(model, search, settings)
+
+
+def _passes(settings: SearchSettings) -> int:
+    """How often the drafter computes every position of a draft, about."""
+    widths = settings.named("holds")[:1]
+    return math.prod(max(1, getattr(settings, name)) for name in settings.named("passes") if name not in widths)
+
+
+def check(settings: VerifiedSettings, systems: Mapping[str, tuple[Family, Any]]) -> None:
+    """Raises ConfigError for a drafter that makes no such drafts; `systems` are family and model settings by role."""
+    if DRAFTER in systems:
+        draft_settings(settings, *systems[DRAFTER])
+
+
+def label(settings: VerifiedSettings) -> str:
+    """Such as `verified, 3 drafts of ctc`."""
+    drafts = "a draft" if settings.drafts == 1 else f"{settings.drafts} drafts"
+    return f"verified, {drafts} of {settings.drafter}"
+
+
+SEARCH = Search(
+    name="verified",
+    title="verified",
+    settings=VerifiedSettings,
+    module="workflow_src.searches.verified.search:Verified",
+    needs={MODEL: Role(AUTOREGRESSIVE), DRAFTER: Role(PARALLEL, agree=("subwords",))},
+    check=check,
+    counts="passes",
+    label=label,
+    look=Look(marker="*"),
+)
