@@ -68,6 +68,8 @@ ROWS = (
     Row("mask-predict", "cmlm", {"iterations": 4, "length_beam": 5}),
     Row("iterative-refinement", "inat", {"passes": 4}),
     Row("graph-path", "dat"),
+    Row("graph-viterbi", "dat"),
+    Row("graph-beam", "dat"),
     Row("greedy", "transformer", {"max_length_ratio": 1e-6}),
     Row("beam", "transformer", {"beam": 4, "max_length_ratio": 1e-6}),
 )

@@ -43,6 +43,8 @@ SPREAD = 7919
 # Columns of a node: integers, and numbers.
 FIRST, SUFFIX = range(2)
 LOGP, BACKOFF = range(2)
+# First columns of a prefix.
+PARENT, LAST = range(2)
 # Number of states of a language model that is no n-gram model from which on they are forgotten.
 STATES = 2**17
 
@@ -223,6 +225,28 @@ def roomy(array, rows):
         for column in range(array.shape[1]):
             larger[i, column] = array[i, column]
     return larger
+
+
+@compiled
+def outputs_of(tree, prefix, order):
+    """The symbols of prefixes in an order, concatenated, and the offset of each, with the end of the last.
+
+    Prefix 0 is empty; the first columns of `tree` are the prefix before the last symbol, and this symbol.
+    """
+    ends = np.zeros(len(order) + 1, np.int64)
+    for i in range(len(order)):
+        ends[i + 1], at = ends[i], prefix[order[i]]
+        while at:
+            ends[i + 1] += 1
+            at = tree[at, PARENT]
+    symbols = np.empty(ends[-1], np.int64)
+    for i in range(len(order)):
+        place, at = ends[i + 1], prefix[order[i]]
+        while at:
+            place -= 1
+            symbols[place] = tree[at, LAST]
+            at = tree[at, PARENT]
+    return symbols, ends
 
 
 class States:

@@ -67,6 +67,58 @@ StopUnchanged = Annotated[
 ]
 
 
+def by(mark: str) -> Callable[[str | None], str]:
+    """The part of a decode's name for a setting that names a system."""
+    return lambda system: f"-{mark}-{system}" if system else ""
+
+
+# Of searches over prefixes in which a language model scores words.
+PrefixLanguageModel = Annotated[
+    str | None,
+    Field(None, description="the system whose probabilities of words are added; none: no language model"),
+    Option(role=LM, part=by("with"), carried=True),
+]
+LmWeight = Annotated[
+    float,
+    Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"),
+    Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5), part="-weight{:g}", only_with="language_model"),
+]
+WordBonus = Annotated[
+    float,
+    Field(0.0, allow_inf_nan=False, description="added for each subword; larger values make outputs longer"),
+    Option(tune=(0.0, 1.0, 1.5, 2.0, 2.5, 3.0), part="-bonus{:g}"),
+]
+MinRatio = Annotated[
+    float,
+    Field(
+        0.02,
+        ge=0,
+        le=1,
+        description="symbols of a slot that are less probable than this times the best are left out",
+    ),
+    Option(tune=(0.02, 0.05, 0.1), part="-above{:g}"),
+]
+Ranker = Annotated[
+    str | None,
+    Field(None, description="the system that ranks the prefixes at the end; none: their own scores"),
+    Option(role=RESCORER, part=by("by")),
+]
+# Of paths through graphs.
+MergeEqual = Annotated[
+    bool,
+    Field(False, description="equal neighbours in an output are merged into one subword"),
+    Option(part="-merged"),
+]
+
+
+def prefix_label(title: str, beam: int, language_model: str | None, rescorer: str | None, *more: str) -> str:
+    """Such as `one pass, beam 20, with lm, ranked by teacher`."""
+    words = [*more]
+    words += [f"with {language_model}"] if language_model else []
+    words += [f"ranked by {rescorer}"] if rescorer else []
+    return ", ".join([title, f"beam {beam}", *words])
+
+
 def check_one_length(quantile: float | None, name: str, lengths: int) -> None:
     """Raises ConfigError where a `length_quantile` gives one length and several are tried (setting `name`)."""
     if lengths > 1 and quantile is not None:

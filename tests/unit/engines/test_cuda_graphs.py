@@ -80,6 +80,8 @@ CASES = {
     "iterative-refinement": ("inat", inat, {"passes": 2}),
     "graph-path": ("dat", dat, {}),
     "graph-path, positions": ("dat", lambda: dat(inputs="positions"), {"lookahead": 0.0, "merge_equal": True}),
+    "graph-viterbi": ("dat", dat, {"length_penalty": 3.0}),
+    "graph-beam": ("dat", dat, {"beam": 4, "word_bonus": 2.0}),
     "delta": ("lanmt", lanmt, {"steps": 2}),
     "delta, states": ("lanmt", lambda: lanmt(length_reads="states"), {"steps": 1, "lengthening": 0.3}),
     "delta, scaled input": (

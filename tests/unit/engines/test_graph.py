@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import types
+
+import numpy as np
 import pytest
 import torch
 from miniatures import dat, searched, tokens
 
 from workflow_src import registry
+from workflow_src.decoding.ngram import estimate
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, PAD
 
@@ -21,9 +25,13 @@ LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 CASES = {
     "graph-path": ("graph-path", {}, {}),
     "graph-path, positions": ("graph-path", {"inputs": "positions"}, {"lookahead": 0.0, "merge_equal": True}),
+    "graph-viterbi": ("graph-viterbi", {}, {"length_penalty": 2.0}),
+    "graph-beam": ("graph-beam", {}, {"beam": 3, "word_bonus": 0.5, "language_model": "lm"}),
 }
 # Graphs of several sentences, which have padding, take as long to export again.
-TOGETHER = ("graph-path",)
+TOGETHER = ("graph-path", "graph-beam")
+LENGTHS = np.random.default_rng(0).integers(1, 9, 60)
+LANGUAGE_MODEL = estimate(np.random.default_rng(1).integers(3, SIZE, LENGTHS.sum()), np.cumsum([0, *LENGTHS]), SIZE, 3)
 
 
 @pytest.mark.graphs
@@ -40,6 +48,8 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     settings = search.settings(**fields)
     assert registry.engines()["onnxruntime"].serves(registry.families()["dat"], search, settings) is None
     networks = {MODEL: network}
+    if "language_model" in fields:
+        networks["language_model"] = types.SimpleNamespace(scorer=LANGUAGE_MODEL)
     engine = open_networks({"dat": network}, "fast", torch.device("cpu"))
     with torch.no_grad():
         expected = searched(networks, SOURCE, settings)

@@ -1,16 +1,21 @@
 """Prefix beam search over latent alignments, optionally with a language model and a rescorer."""
 
-from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER, SCORING
+from workflow_src.decoding.settings import (
+    LM,
+    RESCORER,
+    SCORING,
+    LmWeight,
+    MinRatio,
+    PrefixLanguageModel,
+    Ranker,
+    WordBonus,
+    prefix_label,
+)
 from workflow_src.spec import ALIGNED, LANGUAGE_MODEL, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Sizes
-
-
-def _by(mark: str) -> Callable[[str | None], str]:
-    return lambda system: f"-{mark}-{system}" if system else ""
 
 
 class CtcBeamSettings(SearchSettings):
@@ -22,25 +27,14 @@ class CtcBeamSettings(SearchSettings):
     beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
         5, ge=1, description="prefixes kept at every slot"
     )
-    language_model: Annotated[str | None, Option(role=LM, part=_by("with"), carried=True)] = Field(
-        None, description="the system whose probabilities of words are added; none: no language model"
-    )
-    lm_weight: Annotated[
-        float, Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5), part="-weight{:g}", only_with="language_model")
-    ] = Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability")
-    word_bonus: Annotated[float, Option(tune=(0.0, 1.0, 1.5, 2.0, 2.5, 3.0), part="-bonus{:g}")] = Field(
-        0.0, allow_inf_nan=False, description="added for each subword; larger values make outputs longer"
-    )
-    min_ratio: Annotated[float, Option(tune=(0.02, 0.05, 0.1), part="-above{:g}")] = Field(
-        0.02, ge=0, le=1, description="symbols of a slot that are less probable than this times the best are left out"
-    )
+    language_model: PrefixLanguageModel
+    lm_weight: LmWeight
+    word_bonus: WordBonus
+    min_ratio: MinRatio
     beam_threshold: Annotated[float | None, Option(tune=(2.0, 3.0, 5.0), part="-within{:g}")] = Field(
         None, gt=0, allow_inf_nan=False, description="continuations whose score is this far below the best are dropped"
     )
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=_by("by"))] = Field(
-        None, description="the system that ranks the prefixes at the end; none: their own scores"
-    )
-
+    rescorer: Ranker
     draws: Annotated[int, Option(part="-npd{}", holds=True, passes=True)] = Field(
         0,
         ge=0,
@@ -67,11 +61,8 @@ def bytes_held(settings: CtcBeamSettings, sizes: Sizes) -> float:
 
 
 def label(settings: CtcBeamSettings) -> str:
-    """Such as `one pass, beam 20, with lm, ranked by teacher`."""
-    words = [f"NPD {settings.draws}"] if settings.draws else []
-    words += [f"with {settings.language_model}"] if settings.language_model else []
-    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["one pass", f"beam {settings.beam}", *words])
+    draws = [f"NPD {settings.draws}"] if settings.draws else []
+    return prefix_label("one pass", settings.beam, settings.language_model, settings.rescorer, *draws)
 
 
 SEARCH = Search(

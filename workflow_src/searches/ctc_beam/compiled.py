@@ -11,7 +11,18 @@ from math import inf, log
 
 import numpy as np
 
-from workflow_src.decoding.compiled import Words, best_entries, compiled, plain, roomy, step, word_score
+from workflow_src.decoding.compiled import (
+    LAST,
+    PARENT,
+    Words,
+    best_entries,
+    compiled,
+    outputs_of,
+    plain,
+    roomy,
+    step,
+    word_score,
+)
 from workflow_src.decoding.slots import Row
 from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, LanguageModel
@@ -22,8 +33,8 @@ Output = tuple[float, tuple[int, ...]]
 SMALLEST = 1e-100
 # With more symbols per slot on average, NumPy sorts them first.
 FEW = 64
-# Columns of a prefix: integers, and numbers.
-PARENT, LAST, NODE, CHILD, SIBLING, OPENED = range(6)
+# Further columns of a prefix, and numbers of it.
+NODE, CHILD, SIBLING, OPENED = range(2, 6)
 EXTRA, MASS = range(2)
 # Columns of the beam.
 SCORE, ENDED, OPEN = range(3)
@@ -243,25 +254,6 @@ def _next(entries, places, order, prefix, beam, tree, masses, size):
 
 
 @compiled
-def _outputs(tree, prefix, order):
-    """The symbols of prefixes, concatenated, and the offset of each, with the end of the last."""
-    ends = np.zeros(len(order) + 1, np.int64)
-    for i in range(len(order)):
-        ends[i + 1], at = ends[i], prefix[order[i]]
-        while at:
-            ends[i + 1] += 1
-            at = tree[at, PARENT]
-    symbols = np.empty(ends[-1], np.int64)
-    for i in range(len(order)):
-        place, at = ends[i + 1], prefix[order[i]]
-        while at:
-            place -= 1
-            symbols[place] = tree[at, LAST]
-            at = tree[at, PARENT]
-    return symbols, ends
-
-
-@compiled
 def search(counts, symbols, values, probabilities, blank, width, gap, words, start, end_of_sentence, smallest, limit):
     """The prefixes after all slots, best first: scores, and for the first `limit`, concatenated symbols and offsets.
     Empty where all prefixes have the probability 0."""
@@ -310,7 +302,7 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
     for i in range(len(scores)):
         scores[i] += weight * step(trie, tree[prefix[i], NODE], end_of_sentence)[0]
     order = best_entries(scores, prefix, prefix, len(scores))
-    return scores[order], *_outputs(tree, prefix, order[:limit])
+    return scores[order], *outputs_of(tree, prefix, order[:limit])
 
 
 def vanished() -> ConfigError:

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from workflow_src.decoding.settings import MergeEqual
 from workflow_src.spec import GRAPH, MODEL, Look, Option, Role, Search, SearchSettings
 
 
@@ -16,9 +17,7 @@ class GraphPathSettings(SearchSettings):
         allow_inf_nan=False,
         description="weight of the log-probability of a vertex's best word, where the next vertex is chosen; 0: greedy",
     )
-    merge_equal: Annotated[bool, Option(part="-merged")] = Field(
-        False, description="equal neighbours in an output are merged into one subword"
-    )
+    merge_equal: MergeEqual
 
 
 def label(settings: GraphPathSettings) -> str:

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.decoding.candidates import kept_symbols
+from workflow_src.decoding.graphs import best_words, graph_of
 from workflow_src.decoding.search import SearchModule, Watch
-from workflow_src.types import PAD, wide
+from workflow_src.types import PAD
 
 
 class GraphPath(SearchModule):
@@ -19,14 +20,10 @@ class GraphPath(SearchModule):
     def forward(
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
-        hidden, mask = self.model.hidden(self.encode(source))
-        logits = wide(self.model.logits(hidden))
-        best, words = logits.max(-1)
+        logits, transitions, mask = graph_of(self.model, self.encode(source))
+        words, gains = best_words(logits, mask)
         vertex = torch.arange(mask.size(1), device=mask.device)
         end = vertex == mask.sum(1, keepdim=True) - 1
-        # The last vertex puts out the end, for certain.
-        gains = torch.where(end, 0.0, best - logits.logsumexp(-1))
-        transitions = self.model.transitions(hidden, mask)
         following = (transitions + self.settings.lookahead * gains[:, None]).argmax(-1)
         # The end, and vertices beyond it, go nowhere.
         following = torch.where((vertex < mask.sum(1, keepdim=True) - 1), following, vertex)

@@ -1,0 +1,207 @@
+"""Beam and Viterbi search of graphs against enumeration of all outputs and paths."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from miniatures import dat, one, padded, pairs, searched, transformer
+
+from workflow_src.decoding.ngram import estimate
+from workflow_src.searches.graph_beam import GraphBeamSettings
+from workflow_src.searches.graph_viterbi import GraphViterbiSettings
+from workflow_src.types import EOS
+
+# Words are 3 to 6.
+SIZE = 7
+PAIRS = pairs([1, 2, 1], [1, 1, 1], (SIZE, SIZE))
+EVERYTHING = {"beam": 2000, "min_ratio": 0.0, "beam_threshold": None}
+
+
+class Carried:
+    """A system whose `scorer` is a language model."""
+
+    def __init__(self, scorer):
+        self.scorer = scorer
+
+
+class Wrapped:
+    """A language model that is no n-gram model, for which nothing is compiled."""
+
+    def __init__(self, model):
+        self.start, self.step = model.start, model.step
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    generator = np.random.default_rng(0)
+    return estimate(generator.integers(3, SIZE, 60), np.arange(0, 61, 4), SIZE, 3)
+
+
+@pytest.fixture(scope="module")
+def model():
+    network = dat(SIZE, SIZE, seed=1, vertices=2.0)
+    with torch.no_grad():
+        network.target_embedding.weight.mul_(3)
+        network.transition.query.weight.mul_(2)
+    return network
+
+
+def outputs_and_paths(model, source: torch.Tensor):
+    """Every output of a source (1, S) with every path that puts it out, and log p of both together."""
+    hidden, mask = model.hidden(model.encode(source))
+    words = model.logits(hidden)[0].log_softmax(-1).tolist()
+    transitions, last = model.transitions(hidden, mask)[0].tolist(), mask.size(1) - 1
+    for count in range(last):
+        for middle in itertools.combinations(range(1, last), count):
+            moves = sum(transitions[i][j] for i, j in itertools.pairwise((0, *middle, last)))
+            for output in itertools.product(range(EOS + 1, SIZE), repeat=count):
+                yield output, moves + sum(words[vertex][word] for vertex, word in zip(middle, output, strict=True))
+
+
+def summed(model, source: torch.Tensor) -> dict[tuple[int, ...], float]:
+    """log p(y|x) of every output, summed over its paths."""
+    totals = collections.Counter()
+    for output, score in outputs_and_paths(model, source):
+        totals[output] += math.exp(score)
+    return {output: math.log(total) for output, total in totals.items()}
+
+
+def with_words(scores, language_model, lm_weight: float, bonus: float, penalty: float):
+    """The scores of outputs with those of a language model and of their lengths."""
+    return {
+        output: (
+            score
+            + bonus * len(output)
+            + (lm_weight * language_model.log_probability(output) if language_model else 0.0)
+        )
+        / (len(output) + 1) ** penalty
+        for output, score in scores.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["none", "n-gram", "other"])
+@pytest.mark.parametrize("penalty", [0.0, 0.7])
+def test_an_unlimited_beam_finds_every_output_with_its_sum_over_paths(model, language_model, kind, penalty):
+    fields = {} if kind == "none" else {"language_model": "lm", "lm_weight": 0.4}
+    settings = GraphBeamSettings(**EVERYTHING, word_bonus=0.3, length_penalty=penalty, **fields)
+    networks = {"model": model}
+    if kind != "none":
+        networks["language_model"] = Carried(language_model if kind == "n-gram" else Wrapped(language_model))
+    hypotheses = searched(networks, PAIRS.source, settings)
+    for row, ranked in enumerate(hypotheses.ranked()):
+        scores = summed(model, one(PAIRS, row).source)
+        expected = with_words(scores, language_model if fields else None, 0.4, 0.3, penalty)
+        actual = {tuple(output): score for score, output in ranked}
+        assert actual.keys() == expected.keys() and len(actual) > 20
+        for output, score in actual.items():
+            assert score == pytest.approx(expected[output], abs=1e-9)
+        assert tuple(hypotheses.tokens[row]) == max(expected, key=expected.__getitem__)
+        assert hypotheses.candidates[row] == len(expected)
+
+
+def test_probabilities_of_all_outputs_sum_to_1(model):
+    (ranked, *_) = searched({"model": model}, PAIRS.source, GraphBeamSettings(**EVERYTHING)).ranked()
+    assert sum(math.exp(score) for score, _ in ranked) == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 4])
+def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(model, beam):
+    """As a plain search over sums of outputs that begin with a prefix."""
+    settings = GraphBeamSettings(beam=beam, min_ratio=0.0, beam_threshold=None)
+    hypotheses = searched({"model": model}, PAIRS.source, settings)
+    for row in range(3):
+        scores = summed(model, one(PAIRS, row).source)
+        begins = collections.Counter()
+        for output, score in scores.items():
+            for length in range(len(output) + 1):
+                begins[output[:length]] += math.exp(score)
+        live, found = [()], {}
+        while live:
+            found |= {prefix: scores[prefix] for prefix in live}
+            longer = [(*prefix, word) for prefix in live for word in range(EOS + 1, SIZE)]
+            live = sorted((prefix for prefix in longer if prefix in begins), key=begins.__getitem__)[-beam:]
+        best = sorted(found, key=found.__getitem__, reverse=True)[:beam]
+        actual = [tuple(output) for _, output in hypotheses.ranked()[row]]
+        assert actual == best
+
+
+def test_thresholds_leave_out_what_is_improbable_alone(model):
+    whole = searched({"model": model}, PAIRS.source, GraphBeamSettings(**EVERYTHING))
+    cut = searched({"model": model}, PAIRS.source, GraphBeamSettings(beam=2000, min_ratio=0.0, beam_threshold=3.0))
+    assert cut.tokens == whole.tokens and cut.scores == pytest.approx(whole.scores)
+    assert all(few < all_ for few, all_ in zip(cut.candidates, whole.candidates, strict=True))
+    pruned = searched({"model": model}, PAIRS.source, GraphBeamSettings(beam=2000, min_ratio=0.5, beam_threshold=None))
+    assert all(few < all_ for few, all_ in zip(pruned.candidates, whole.candidates, strict=True))
+    assert all(score <= best + 1e-9 for score, best in zip(pruned.scores, whole.scores, strict=True))
+
+
+def test_a_rescorer_ranks_the_outputs(model):
+    rescorer = transformer(SIZE, SIZE, seed=2)
+    settings = GraphBeamSettings(beam=4, rescorer="teacher")
+    hypotheses = searched({"model": model, "rescorer": rescorer}, PAIRS.source, settings)
+    alone = searched({"model": model}, PAIRS.source, GraphBeamSettings(beam=4))
+    for row in range(3):
+        outputs = [output for _, output in alone.ranked()[row]]
+        source = one(PAIRS, row).source
+        scores = {
+            tuple(output): rescorer.log_probabilities(source, torch.tensor([output], dtype=torch.long)).sum().item()
+            / (len(output) + 1)
+            for output in outputs
+        }
+        assert tuple(hypotheses.tokens[row]) == max(scores, key=scores.__getitem__)
+        assert hypotheses.scores[row] == pytest.approx(max(scores.values()), abs=1e-9)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.5, 1.0])
+def test_viterbi_finds_the_best_words_and_path_together(model, penalty):
+    settings = GraphViterbiSettings(length_penalty=penalty)
+    hypotheses = searched({"model": model}, PAIRS.source, settings)
+    for row in range(3):
+        source = one(PAIRS, row).source
+        scores = [
+            (score / (len(output) + 1) ** penalty, output)
+            for output, score in outputs_and_paths(model, source)
+            if len(output) <= 2 * source.size(1)
+        ]
+        score, output = max(scores)
+        assert tuple(hypotheses.tokens[row]) == output and hypotheses.scores[row] == pytest.approx(score, abs=1e-9)
+
+
+def test_larger_penalties_and_bonuses_make_outputs_longer(model):
+    def words(settings) -> int:
+        return sum(map(len, searched({"model": model}, PAIRS.source, settings).tokens))
+
+    viterbi = [words(GraphViterbiSettings(length_penalty=penalty)) for penalty in (0.0, 1.0, 3.0)]
+    beams = [words(GraphBeamSettings(beam=8, word_bonus=bonus)) for bonus in (-3.0, 0.0, 6.0)]
+    for counts in (viterbi, beams):
+        assert counts == sorted(counts) and counts[0] < counts[-1]
+
+
+SETTINGS = [GraphBeamSettings(beam=3), GraphViterbiSettings(), GraphViterbiSettings(merge_equal=True)]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: type(settings).__name__)
+def test_padding_and_other_sentences_change_nothing(model, settings):
+    together = searched({"model": model}, PAIRS.source, settings)
+    wider = searched({"model": model}, padded(PAIRS, 4).source, settings)
+    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-9)
+    for row in range(3):
+        alone = searched({"model": model}, one(PAIRS, row).source, settings)
+        assert alone.tokens == [together.tokens[row]]
+        assert alone.scores == pytest.approx([together.scores[row]], abs=1e-9)
+
+
+def test_viterbi_merges_equal_neighbours_where_the_setting_says_so_alone():
+    model = dat(SIZE, SIZE, vertices=3.0)
+    torch.nn.init.zeros_(model.target_embedding.weight)
+    with torch.no_grad():
+        model.output_bias[5] = 50.0
+    long = {"length_penalty": 3.0}
+    kept = searched({"model": model}, PAIRS.source, GraphViterbiSettings(**long)).tokens
+    merged = searched({"model": model}, PAIRS.source, GraphViterbiSettings(**long, merge_equal=True)).tokens
+    assert all(len(row) > 1 for row in kept) and merged == [[5]] * 3

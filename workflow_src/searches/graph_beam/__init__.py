@@ -1,0 +1,73 @@
+"""Beam search over the prefixes of a graph, optionally with a language model and a rescorer."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import (
+    LM,
+    RESCORER,
+    SCORING,
+    LmWeight,
+    MinRatio,
+    PrefixLanguageModel,
+    Ranker,
+    WordBonus,
+    prefix_label,
+)
+from workflow_src.spec import GRAPH, LANGUAGE_MODEL, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Sizes
+
+
+class GraphBeamSettings(SearchSettings):
+    """An output y has the score
+    (log p(y|x) + lm_weight log p_LM(y) + word_bonus |y|) / (|y| + 1) ** length_penalty,
+    p(y|x) summed over its paths, the end counted.
+    """
+
+    beam: Annotated[int, Option(required=True, part="-{}", always=True, holds=True, within_vocabulary=True)] = Field(
+        5, ge=1, description="prefixes kept at every length"
+    )
+    language_model: PrefixLanguageModel
+    lm_weight: LmWeight
+    word_bonus: WordBonus
+    length_penalty: Annotated[float, Option(tune=(0.0, 0.5, 1.0), part="-penalty{:g}")] = Field(
+        0.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores of outputs are divided by"
+    )
+    min_ratio: MinRatio
+    beam_threshold: Annotated[float | None, Option(tune=(3.0, 5.0, 10.0), part="-within{:g}")] = Field(
+        10.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="prefixes whose score is this far below that of the best output are dropped",
+    )
+    rescorer: Ranker
+
+
+def bytes_held(settings: GraphBeamSettings, sizes: Sizes) -> float:
+    """Bytes of the scores of all symbols at every vertex, of transitions, and of the prefixes of one sentence with all
+    continuations within `min_ratio`."""
+    symbols = min(sizes.vocabulary, 1 / settings.min_ratio) if settings.min_ratio else sizes.vocabulary
+    scores = sizes.sentences * sizes.length * (8 * sizes.vocabulary + 8 * sizes.length + 40 * sizes.dim)
+    return scores + settings.beam * sizes.length * (56 + 40 * symbols)
+
+
+SEARCH = Search(
+    name="graph-beam",
+    title="graph, beam",
+    settings=GraphBeamSettings,
+    module="workflow_src.searches.graph_beam.search:GraphBeam",
+    program=True,
+    # Prefixes are looked for outside of it.
+    graph=lambda _settings: None,
+    logits=True,
+    needs={
+        MODEL: Role(GRAPH),
+        LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
+        RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING),
+    },
+    series="beam",
+    width=lambda settings: settings.beam,
+    held=bytes_held,
+    label=lambda settings: prefix_label("graph", settings.beam, settings.language_model, settings.rescorer),
+    look=Look(marker="P"),
+)

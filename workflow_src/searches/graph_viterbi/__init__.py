@@ -1,0 +1,35 @@
+"""The most probable path and words of a graph together, for each length, and the best of these."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from workflow_src.decoding.settings import MergeEqual
+from workflow_src.spec import GRAPH, MODEL, Look, Option, Role, Search, SearchSettings
+
+
+class GraphViterbiSettings(SearchSettings):
+    """An output y has the score log p(y, its best path | x) / (|y| + 1) ** length_penalty, the end counted."""
+
+    length_penalty: Annotated[float, Option(tune=(0.5, 1.0, 1.5), part="-penalty{:g}")] = Field(
+        1.0, ge=0, allow_inf_nan=False, description="larger values make outputs longer"
+    )
+    merge_equal: MergeEqual
+
+
+def details(settings: GraphViterbiSettings) -> list[str]:
+    return ["equal neighbours merged"] if settings.merge_equal else []
+
+
+SEARCH = Search(
+    name="graph-viterbi",
+    title="graph, best path",
+    settings=GraphViterbiSettings,
+    module="workflow_src.searches.graph_viterbi.search:GraphViterbi",
+    program=True,
+    # Paths are looked for outside of it.
+    graph=lambda _settings: None,
+    needs={MODEL: Role(GRAPH)},
+    details=details,
+    look=Look(marker="d"),
+)
