@@ -6,6 +6,8 @@ comma := ,
 READY := $(VENV)/.ready
 MARKDOWN = $(wildcard *.md docs/*.md docs/*/*.md config/*.md config/*/*.md)
 BOARD = docs/results/leaderboard.csv
+# Tests start hundreds of interpreters: the first one compiles modules for all.
+unexport PYTHONDONTWRITEBYTECODE
 # Every start of Snakemake loads the plug-in for Slurm, which takes half a second: only where jobs can be submitted.
 EXTRAS := dev,fast$(if $(shell command -v sbatch 2>/dev/null),$(comma)slurm)
 INSTALL = $(BIN)/python -m pip install --quiet --constraint requirements.lock

@@ -196,8 +196,8 @@ def test_every_reason_is_reported_with_its_file_or_where_it_comes_from(finished,
 
 def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
     """Also with a target, a file over the experiment, and another folder."""
-    plan = planned("tatoeba", folder=tmp_path)
-    assert plan["run"] == plan["jobs"] == sum(jobs(Plan(load_experiment("tatoeba"))).values())
+    plan = planned("smoke-families", folder=tmp_path)
+    assert plan["run"] == plan["jobs"] == sum(jobs(Plan(load_experiment("smoke-families"))).values())
     assert 25 <= len(plan["nodes"]) <= 40
     assert all(node["run"] == node["jobs"] for node in plan["nodes"])
     assert {reasons_of_job[0]["kind"] for reasons_of_job in reasons(plan).values()} == {"new"}

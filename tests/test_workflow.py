@@ -65,10 +65,8 @@ LONGEST_COMMAND = 8192
 
 @pytest.mark.parametrize("name", experiment_names())
 def test_every_experiment_plans_the_jobs_that_the_estimate_counts_in_short_commands(name, tmp_path):
-    overlay = tmp_path / "seeds.yaml"
-    overlay.write_text(f"experiment: {name}\nseeds: [1, 2]\n")
-    process = dry_run("--printshellcmds", "--configfile", str(overlay), folder=tmp_path)
-    planned = jobs(Plan(read_configuration(str(overlay))))
+    process = dry_run("--printshellcmds", "--config", f"experiment={name}", folder=tmp_path)
+    planned = jobs(Plan(load_experiment(name)))
     assert counted(process) == planned
     commands = commands_of(process)
     assert len(commands) == sum(planned.values())

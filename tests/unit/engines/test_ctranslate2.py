@@ -27,7 +27,7 @@ def sentences(count: int, generator: torch.Generator, longest: int = 11) -> list
     return [torch.randint(4, SOURCE, (length,), generator=generator).tolist() for length in lengths]
 
 
-def taught(joint: bool, norm: str, updates: int = 150) -> Transformer:
+def taught(joint: bool, norm: str, updates: int = 90) -> Transformer:
     """A small model with a deep encoder after a few updates on a substitution cipher: certain of some words only."""
     torch.manual_seed(0)
     size = SOURCE if joint else TARGET

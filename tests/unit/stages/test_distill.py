@@ -6,11 +6,11 @@ import pretended_cuda
 import pytest
 
 
-@pytest.mark.parametrize("empty", [False, True])
-def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path, empty):
-    lines = (tiny.corpus / "train.de").read_text(encoding="utf-8").splitlines()[:12]
+def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path):
+    """Empty lines, which no graph computes, stay where they are."""
+    lines = (tiny.corpus / "train.de").read_text(encoding="utf-8").splitlines()[:7]
     source = tmp_path / "train.de"
-    source.write_text("".join(f"{line}\n" for line in ([lines[0], "", *lines[1:]] if empty else lines)), "utf-8")
+    source.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[1:]]), "utf-8")
     distilled, launches = {}, {}
     for engine in ("eager", "auto"):
         settings = {"beam": 3, "length_penalty": 1.0, "batch": 5, "engine": engine}
@@ -23,5 +23,5 @@ def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path, em
         distilled[engine] = [json.loads(line) for line in (tmp_path / engine).read_text("utf-8").splitlines()]
     assert launches["eager"] == 0 < launches["auto"]
     texts, scores = ({e: [line[key] for line in distilled[e]] for e in distilled} for key in ("text", "score"))
-    assert texts["auto"] == texts["eager"] and len(texts["eager"]) == 12 + empty
+    assert texts["auto"] == texts["eager"] and len(texts["eager"]) == 8 and texts["eager"][1] == ""
     assert scores["auto"] == pytest.approx(scores["eager"], abs=1e-4)

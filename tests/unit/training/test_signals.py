@@ -11,8 +11,6 @@ from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training import state
 from workflow_src.training.dev import Validation
 
-FAMILIES = ["transformer", "lvm", "score"]
-
 
 def send(number=signal.SIGTERM):
     os.kill(os.getpid(), number)
@@ -41,8 +39,7 @@ def quiet(model):
     return {"dev": float(next(model.parameters()).detach().sum())}
 
 
-@pytest.mark.parametrize("number", signals.SIGNALS, ids=lambda n: n.name)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(("family", "number"), [*zip(("transformer", "lvm", "score"), signals.SIGNALS, strict=True)])
 def test_the_update_is_finished_and_saved_and_training_goes_on(make_trainer, compare, family, number):
     """States are saved by nothing else: no update was done twice, and none left out."""
     settings = {"max_steps": 14, "save_every": 1000, "validate_every": 5, "validation": Validation(quiet, "dev")}
