@@ -168,7 +168,7 @@ def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none
     family = (SYSTEMS | {"inat": INAT})[system]["family"]
     content = {"system": system, "name": name, "family": family, "preset": "tiny", "data": "raw", "seed": seed}
     content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "eager"}
-    content |= {"autoregressive": family == "transformer", "aligned": False, "repetitions_removed": removed}
+    content |= {"autoregressive": family == "transformer", "means_repetitions": False, "repetitions_removed": removed}
     content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
     unmeasured = "candidates p_value validity latency_ms latency_std latency_rounds sentences_per_second speedup"
     content |= dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"])

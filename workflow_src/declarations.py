@@ -37,8 +37,8 @@ METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature", "_p_value")
 # Further keys beside figures: of rows of results (`evaluation.report.results.Row`), of quality, of what dev chose, and
 # of lines of tables (`evaluation.report.tables.Line`).
 METRIC_RESERVED = frozenset(
-    "system family autoregressive aligned preset data seed name chosen search title settings series value engine "
-    "mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
+    "system family autoregressive means_repetitions preset data seed name chosen search title settings series value "
+    "engine mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
     "energy_per_token latency_ms latency_std latency_rounds disturbed_rounds sentences_per_second speedup device "
     "threads batch length_ratio against_fastest as_published".split()
 )

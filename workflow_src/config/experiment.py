@@ -36,16 +36,17 @@ Removal = Literal["none", "words", "subwords"]
 REMOVALS: tuple[Removal, ...] = get_args(Removal)
 
 
-def removal(autoregressive: bool, aligned: bool, configured: Removal | None = None) -> Removal:
+def removal(autoregressive: bool, means_repetitions: bool, configured: Removal | None = None) -> Removal:
     """The repetitions that are removed from outputs before they are scored and served; `configured` is the setting.
 
     The default is subwords. It is none for models whose repetitions are meant: `autoregressive` ones, which read the
-    words before, and `aligned` ones, whose alignments have a blank between two equal symbols. Outputs of the first kind
-    are never changed, those of the second only where `configured` says so.
+    words before, and those that declare the trait REPETITIONS (`means_repetitions`), such as models with a blank
+    between two equal symbols. Outputs of the first kind are never changed, those of the second only where `configured`
+    says so.
     """
     if autoregressive:
         return "none"
-    return configured or ("none" if aligned else "subwords")
+    return configured or ("none" if means_repetitions else "subwords")
 
 
 NAME = r"[a-z0-9][a-z0-9_-]*"

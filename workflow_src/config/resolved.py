@@ -30,7 +30,7 @@ from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_sys
 from workflow_src.errors import ConfigError
 from workflow_src.registry import decoded, default_engine, engines, families, filters, named_systems, searches
 from workflow_src.spec import (
-    ALIGNED,
+    REPETITIONS,
     SCORES,
     UNKNOWN,
     AnalysisSettings,
@@ -310,23 +310,23 @@ class Loaded:
         """A system, and the base in whose latent space it works."""
         return [system, *([self.systems[system.base]] if system.base else [])]
 
-    def aligned(self, decode: Decode) -> bool:
-        """True for a decode whose outputs are read off alignments: of its system, or of the base that it works in."""
+    def means_repetitions(self, decode: Decode) -> bool:
+        """True for a decode in whose outputs repetitions are meant: by its system, or by the base that it works in."""
         networks = self.networks(self.systems[decode.system])
         model = decoded(decode.values, [(network, network.family) for network in networks])
-        return model is not None and ALIGNED in model.traits
+        return model is not None and REPETITIONS in model.traits
 
     def removal(self, decode: Decode) -> Removal:
         """The repetitions that are removed from a decode's outputs before they are scored."""
         autoregressive = self.systems[decode.system].family.autoregressive
-        return removal(autoregressive, self.aligned(decode), self.config.report.remove_repetitions)
+        return removal(autoregressive, self.means_repetitions(decode), self.config.report.remove_repetitions)
 
     def chosen_by(self, decode: Decode) -> dict[str, Any]:
         """Settings of the experiment that decide what a decode chooses on dev, without those at their defaults."""
         if not decode.tune:
             return {}
         autoregressive = self.systems[decode.system].family.autoregressive
-        default_removal, chosen_removal = removal(autoregressive, self.aligned(decode)), self.removal(decode)
+        default_removal, chosen_removal = removal(autoregressive, self.means_repetitions(decode)), self.removal(decode)
         deciding = {
             entry.metric.name: compared(entry.settings)
             for entry in self.metrics

@@ -161,13 +161,13 @@ class ShownDecode:
     """A decode as tables and figures show it, with its rows, one for each seed and split.
 
     `reference`: others are compared with it. `twin`: another system of the family refines the same model, so that
-    labels name the system. `aligned`: its outputs are read off alignments.
+    labels name the system. `means_repetitions`: equal neighbours in its outputs are meant.
     """
 
     decode: Decode
     system: System
     rows: tuple[Row, ...]
-    aligned: bool = False
+    means_repetitions: bool = False
     reference: bool = False
     twin: bool = False
 
@@ -271,7 +271,7 @@ class ShownDecode:
 
     def removal(self, configured: Removal | None) -> Removal:
         """The repetitions that are removed from its outputs, where the report sets `configured`."""
-        return removal(self.system.family.autoregressive, self.aligned, configured)
+        return removal(self.system.family.autoregressive, self.means_repetitions, configured)
 
     @property
     def plain(self) -> bool:
@@ -330,7 +330,7 @@ class Manifest:
                 decode,
                 system,
                 tuple(row for row in rows if row.decode is decode),
-                aligned=loaded.aligned(decode),
+                means_repetitions=loaded.means_repetitions(decode),
                 reference=decode is plan.reference_row,
                 twin=bool(system.base) and refined.count((system.base, system.family.name)) > 1,
             )
@@ -421,9 +421,9 @@ class Manifest:
         return searches()[first.baseline] if first and first.baseline else None
 
     @property
-    def aligned(self) -> frozenset[bool]:
-        """Values of `aligned` among decodes that are not autoregressive: both where some are read off alignments."""
-        return frozenset(decode.aligned for decode in self.decodes if not decode.system.family.autoregressive)
+    def means_repetitions(self) -> frozenset[bool]:
+        """Values of `means_repetitions` among decodes that are not autoregressive: both where some are True."""
+        return frozenset(decode.means_repetitions for decode in self.decodes if not decode.system.family.autoregressive)
 
     @property
     def palette(self) -> tuple[Look, ...]:

@@ -34,7 +34,7 @@ from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
-from workflow_src.spec import ALIGNED, AUTOREGRESSIVE, Search, SearchSettings, Sizes, check_beams, parse
+from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
@@ -280,7 +280,7 @@ class BaseTranslator(ABC):
     def _removal(self, settings: SearchSettings) -> Removal:
         """The default removal of repetitions for a search."""
         traits = self._traits(settings)
-        return removal(AUTOREGRESSIVE in traits, ALIGNED in traits, self.description.remove_repetitions)
+        return removal(AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions)
 
     # Cached for calls with one sentence.
     @functools.cached_property

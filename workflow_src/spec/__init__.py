@@ -53,6 +53,7 @@ from workflow_src.spec.traits import (
     PARALLEL,
     PHRASES,
     REFINER,
+    REPETITIONS,
     SCORER,
     SOURCE_LATENT,
     TARGET_LATENT,

@@ -15,6 +15,7 @@ LENGTHS = "lengths"  # a head of target lengths, and as many positions as the le
 REFINER = "refiner"  # a direction for the latents of a base
 VECTOR_FIELD = "vector field"  # the direction is the network's own output, not a slope
 ALIGNED = "aligned"  # slots, blanks and alignments: outputs are read off by merging and dropping
+REPETITIONS = "repetitions"  # equal neighbours in outputs are meant: by default, none are removed
 GRAPH = "graph"  # vertices with symbols, and transitions between them: outputs are paths
 ITERATIVE = "iterative"  # a first guess of all words at a length, and passes that refine a guess
 PARALLEL = "parallel"  # all words of an output at once: may draft what others check
@@ -33,6 +34,7 @@ PHRASES = {
     REFINER: "refines the latents of a base",
     VECTOR_FIELD: "predicts steps of latents",
     ALIGNED: "has alignments",
+    REPETITIONS: "says what comes twice",
     GRAPH: "has a graph of vertices",
     ITERATIVE: "refines a first guess of all words",
     PARALLEL: "translates in one pass",

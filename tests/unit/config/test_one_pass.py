@@ -401,3 +401,22 @@ def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, sys
     with pytest.raises(ConfigError) as refused:
         with_defaults(defaults, CARRYING | system)
     assert fields_of(refused.value, fields) == fields
+
+
+@pytest.mark.parametrize(
+    ("family", "model", "search", "expected"),
+    [
+        ("nat", {"loss": "ctc"}, "ctc-greedy", "none"),
+        ("nat", {"loss": "axe"}, "argmax", "subwords"),
+        ("dat", {}, "graph-path", "none"),
+        ("cmlm", {}, "argmax", "subwords"),
+    ],
+)
+def test_families_say_whether_their_outputs_mean_repetitions(family, model, search, expected):
+    system = {"family": family, "preset": "miniature", "model": model, "training": {"preset": "smoke", "max_steps": 10}}
+    decodes = [{"system": "teacher", "search": "greedy"}, {"system": "ours", "search": search}]
+    loaded = load(
+        {"experiment": "mine", "extends": "smoke", "only": ["teacher"], "systems": {"ours": system}, "decodes": decodes}
+    )
+    (decode,) = [decode for decode in loaded.decodes if decode.system == "ours"]
+    assert loaded.removal(decode) == expected

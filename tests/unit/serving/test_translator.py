@@ -757,7 +757,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
         (("--length-quantile", "1.5"), "error: length_quantile is '1.5'; "),
         (("--lengthening", "-0.1"), "error: lengthening is '-0.1'; "),
         (("--lengthening", "inf"), "error: lengthening is 'inf'; "),
-        (("--beam", "4"), "error: --beam is '4': no setting of search delta but of beam, ctc-beam; "),
+        (("--beam", "4"), "error: --beam is '4': no setting of search delta but of beam, ctc-beam, graph-beam; "),
         (
             ("--lengths", "3"),
             "error: --lengths is '3': no setting of search delta but of argmax, iterative-refinement, latent-search; ",

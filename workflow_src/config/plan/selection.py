@@ -104,7 +104,7 @@ def rows(loaded: Loaded) -> list[Entry]:
 
 
 def scoring(loaded: Loaded) -> dict[str, str]:
-    """Settings of BLEU for outputs that are not read off alignments."""
+    """Settings of BLEU for outputs that do not mean repetitions."""
     return {
         "remove_repetitions": removal(False, False, loaded.config.report.remove_repetitions),
         "bleu_tokeniser": loaded.bleu_tokeniser,

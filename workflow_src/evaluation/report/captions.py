@@ -46,7 +46,8 @@ def main_caption(
     measured, direction = "Quality and speed" if timed else "Quality", f"{manifest.source}→{manifest.target}"
     line = f"{measured} on {split} of {manifest.dataset} ({direction}{count})."
     notes = {
-        "Repetitions": f"In non-autoregressive outputs, {conventions.removal_words(removed, manifest.aligned)}; "
+        "Repetitions": "In non-autoregressive outputs, "
+        f"{conventions.removal_words(removed, manifest.means_repetitions)}; "
         "autoregressive outputs are scored as they are.",
         **({"Brackets": "The 95 % bootstrap interval."} if seeds == 1 else {}),
         **({"±": f"Figures are means ± deviation over {seeds} seeds."} if seeds > 1 else {}),
@@ -75,7 +76,7 @@ def reference_words(manifest: Manifest, split: str) -> str:
 
 def removal_caption(manifest: Manifest, split: str, data: str, notes: Mapping[str, str]) -> Caption:
     """Caption of the table of ways to remove repetitions; all captions have `data` and `notes`."""
-    removed = conventions.removal_words(manifest.report.remove_repetitions, manifest.aligned)
+    removed = conventions.removal_words(manifest.report.remove_repetitions, manifest.means_repetitions)
     return Caption(
         f"{manifest.main.title} on {split}, by what is done about repetitions. {data}".strip(),
         {

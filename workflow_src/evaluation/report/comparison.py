@@ -86,8 +86,8 @@ class Comparison:
     cells: dict[str, dict[Key, list[Cell | None]]]
     about: tuple[str, ...] = ()
     systems: tuple[tuple[str, ...], ...] = ()
-    # Whether non-autoregressive outputs are read off alignments: {True}, {False}, or both where some are.
-    aligned: frozenset[bool] = frozenset()
+    # Whether non-autoregressive outputs mean repetitions: {True}, {False}, or both where some are.
+    means_repetitions: frozenset[bool] = frozenset()
 
 
 def row_key(row: Row) -> Key:
@@ -114,7 +114,7 @@ def _cell(values: list[float], seeds: int) -> Cell | None:
 
 def compare(experiments: list[Results], removed: Removal | None = None) -> Comparison:
     """The comparison of rows of all experiments by `row_key`. `removed`: the removal of repetitions from
-    non-autoregressive outputs; by default subwords, and none for outputs that are read off alignments.
+    non-autoregressive outputs; by default subwords, and none for outputs that mean repetitions.
 
     The gap is to the row of the same seed that the experiment's own report compares with. Rows with equal keys get
     their decode's name. Raises InputError without experiments, and for results without rows of this removal.
@@ -249,7 +249,8 @@ def caption(comparison: Comparison, removed: Removal | None) -> str:
     named = [f"{name} on {data}" for name, data in zip(comparison.experiments, comparison.datasets, strict=True)]
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
-        f"outputs, {removal_words(removed, comparison.aligned)}. Speeds compare within a column, not between columns: "
+        f"outputs, {removal_words(removed, comparison.means_repetitions)}. Speeds compare within a column, not between "
+        "columns: "
         f"experiments may have run on different machines. {carried.SYSTEMS} Where a system has several seeds, its "
         "figures there are those of the first one."
     )

@@ -10,16 +10,17 @@ from workflow_src.evaluation.report.markdown import group_row, markdown_table
 from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
-def removal_words(removed: Removal | None, aligned: Collection[bool] = (False,)) -> str:
+def removal_words(removed: Removal | None, means_repetitions: Collection[bool] = (False,)) -> str:
     """The treatment of repetitions in the non-autoregressive outputs of a table, as the end of a sentence.
 
-    `removed` is the setting of the report, None for the default. `aligned` says whether outputs of the table are read
-    off alignments (all, none or some): by default, no repetitions are removed from such outputs.
+    `removed` is the setting of the report, None for the default. `means_repetitions` says whether systems of the table
+    mean repetitions (all, none or some): by default, none are removed from their outputs.
     """
-    if removed is None and True in aligned:
-        if False not in aligned:
-            return "repetitions are kept, because the alignments that outputs are read off say what comes twice"
-        return f"{removal_words(None)}, and nothing from outputs that are read off alignments, as with a CTC loss"
+    if removed is None and True in means_repetitions:
+        if False not in means_repetitions:
+            return "repetitions are kept, because these systems say what comes twice"
+        kept = "nothing from outputs of systems that say what comes twice, as with a CTC loss or a graph"
+        return f"{removal_words(None)}, and {kept}"
     removed = removed or removal(False, False)
     if removed == "subwords":
         return "subwords that repeat the one before are removed before joining"

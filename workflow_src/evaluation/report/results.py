@@ -33,7 +33,7 @@ Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
 AGAIN_COMPARED = "compare the rows again"
 RESULTS = "results.json"
-FORMAT = 3
+FORMAT = 4
 
 
 class Row(Strict):
@@ -46,7 +46,7 @@ class Row(Strict):
     system: str = Field(min_length=1)
     family: str = Field(min_length=1)
     autoregressive: bool = Field(description="whether the family is autoregressive")
-    aligned: bool = Field(description="whether outputs are read off alignments")
+    means_repetitions: bool = Field(description="whether equal neighbours in outputs are meant")
     preset: str = Field(min_length=1)
     data: Literal["raw", "distilled", "monolingual", "mixed", "none"] = Field(
         description="none: the model was made elsewhere"
@@ -84,7 +84,7 @@ class Row(Strict):
 
     def removal(self, removed: Removal | None = None) -> Removal:
         """The repetitions that are removed in tables with the setting `removed`, see `config.experiment.removal`."""
-        return removal(self.autoregressive, self.aligned, removed)
+        return removal(self.autoregressive, self.means_repetitions, removed)
 
     def figure(self, metric: Metric) -> float | None:
         """The figure of a metric; None where it was not measured."""
@@ -364,7 +364,7 @@ def _described(row: ManifestRow, decode: ShownDecode, quality: dict[str, Any]) -
         "system": system.name,
         "family": system.family.name,
         "autoregressive": system.family.autoregressive,
-        "aligned": decode.aligned,
+        "means_repetitions": decode.means_repetitions,
         "preset": system.preset,
         "data": texts.kind_of(system.learnt_data),
         "seed": row.seed,

@@ -95,13 +95,13 @@ def _control_table(
         + [f"{row.quality:.1f}", signed(row.control_difference or 0.0), p_digits(row.control_p_value or 0.0)]
         for row, decode in tested
     ]
-    aligned = {decode.aligned for _, decode in tested}
+    means_repetitions = {decode.means_repetitions for _, decode in tested}
     caption = Caption(
         f"Trained networks against {control}, which needs none. {data}".strip(),
         {
             "Rows": f"Each against the {control} row of the same model that has the same settings and engine (of "
             "settings that dev chooses, the same candidates).",
-            "Repetitions": f"In these outputs, {removal_words(removed, aligned)}.",
+            "Repetitions": f"In these outputs, {removal_words(removed, means_repetitions)}.",
             "p": f"{_words(significance.test, [main])}.{_corrected(len(cells))}",
             **notes,
         },

@@ -15,6 +15,7 @@ from workflow_src.spec import (
     LENGTHS,
     MODEL,
     PARALLEL,
+    REPETITIONS,
     SCORER,
     SOURCE_LATENT,
     Family,
@@ -144,7 +145,7 @@ def _changed(config: NatConfig | NatObjectiveConfig, name: str) -> bool:
 
 def lacks(model: NatConfig) -> frozenset[str]:
     """CTC has alignments, which score outputs of any length; other losses have a length head; `latent` adds a prior."""
-    absent = {LENGTHS} if model.loss == "ctc" else {ALIGNED, SCORER}
+    absent = {LENGTHS} if model.loss == "ctc" else {ALIGNED, REPETITIONS, SCORER}
     return frozenset(absent if model.latent == "vae" else absent | {LATENT, SOURCE_LATENT})
 
 
@@ -188,7 +189,7 @@ FAMILY = Family(
     validation="workflow_src.families.nat.validation:validate",
     searches=("ctc-greedy", "ctc-beam", "argmax", "npd", "prior-mean", "delta"),
     layers=layers,
-    traits=frozenset({ALIGNED, LENGTHS, LATENT, SOURCE_LATENT, SCORER, PARALLEL}),
+    traits=frozenset({ALIGNED, REPETITIONS, LENGTHS, LATENT, SOURCE_LATENT, SCORER, PARALLEL}),
     conflict=conflict,
     lacks=lacks,
     refuses=refuses,

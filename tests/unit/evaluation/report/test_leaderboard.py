@@ -43,7 +43,7 @@ def row(system, family, search, bleu, latency=None, removed="none", seed=1, engi
         "system": system,
         "family": family,
         "autoregressive": family == "transformer",
-        "aligned": family == "nat",
+        "means_repetitions": family == "nat",
         "preset": "tiny",
         "data": "raw",
         "seed": seed,

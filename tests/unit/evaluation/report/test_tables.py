@@ -408,9 +408,9 @@ def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherw
 
 
 def test_captions_say_from_which_outputs_nothing_is_removed():
-    words = "and nothing from outputs that are read off alignments, as with a CTC loss"
+    words = "and nothing from outputs of systems that say what comes twice, as with a CTC loss or a graph"
     assert conventions.removal_words(None, {True, False}).endswith(words)
-    assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because the alignments")
+    assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because")
     assert conventions.removal_words(None, {False}) == conventions.removal_words("subwords", {True, False})
 
 
