@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import GRAPH, PARALLEL, Family, Frozen, Look
+from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, Family, Frozen, Look
 
 
 class DatConfig(StackConfig):
@@ -61,7 +61,7 @@ FAMILY = Family(
     searches=("graph-path", "graph-viterbi", "graph-beam"),
     layers=lambda model: model.encoder_layers + round(model.vertices * model.layers),
     repeats=lambda model: model.vertices,
-    traits=frozenset({GRAPH, PARALLEL}),
+    traits=frozenset({GRAPH, PARALLEL, REPETITIONS}),
     conflict=conflict,
     continues_training=continues_training,
     look=Look("#5d4aa8", dark="#9d8cf0"),
