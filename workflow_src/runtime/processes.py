@@ -70,6 +70,10 @@ class Processes(Group):
     """The group of a process started by torchrun. Objects and CPU tensors travel by gloo, CUDA tensors by NCCL."""
 
     def __init__(self) -> None:
+        # Functions of this module keep the default group of the time of its import. Imported later, by an optimiser,
+        # they would keep gloo's threads after `close`: one that works while Python ends may abort the process.
+        import torch.distributed.nn  # noqa: F401
+
         dist.init_process_group("gloo", timeout=TIMEOUT)
         self.rank, self.size = dist.get_rank(), dist.get_world_size()
         self._devices: dist.ProcessGroup | None = None

@@ -18,7 +18,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from pretended_cuda import environment, pretended
-from stage_server import pytest_command
+from stage_server import pytest_command, python_code
 from stage_words import stage_line
 
 import workflow_src.families.autoregressive as transformer
@@ -281,6 +281,35 @@ def test_validation_is_spread_and_its_figures_stay(family, tiny, tiny_settings, 
     assert [part[:2] for part in by_process] == [alone[:2]] * 3
     assert sorted(batch for _, _, looked in by_process for batch in looked) == sorted(alone[2])
     assert all(len(looked) < len(alone[2]) for _, _, looked in by_process)
+
+
+# In a process that imports what the first optimiser does while its group is open.
+CLOSED = """
+import importlib, sys
+from pathlib import Path
+from workflow_src.runtime.processes import Processes
+
+def threads():
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
+
+for name in [name for name in sys.modules if name.startswith("torch.distributed.nn")]:
+    del sys.modules[name]
+group = Processes()
+importlib.import_module("torch.distributed.nn.functional")
+assert group.gather(1) == [1] and any("gloo" in name for name in threads())
+group.close()
+assert not any("gloo" in name for name in threads()), threads()
+"""
+
+
+def test_a_closed_group_has_no_threads():
+    """One that worked while Python ends could abort the process, with its training done."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    variables = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    done = subprocess.run(python_code(CLOSED), cwd=PROJECT, env=os.environ | variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # A stage in float64: what the objective draws and computes, and the weights.
