@@ -629,8 +629,7 @@ def test_auto_exports_a_graph_only_where_it_is_asked_to(batch, can_export, count
     assert not translators["score"].prepare()
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("can_export", [True, False])
+@pytest.mark.parametrize(("batch", "can_export"), [(1, False), (3, True)])
 def test_the_command_exports_a_graph_where_its_input_is_long(
     batch, can_export, counting, translators, monkeypatch, in_process, tmp_path
 ):
