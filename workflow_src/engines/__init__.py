@@ -34,7 +34,7 @@ def _alone(settings: SearchSettings) -> str | None:
 def _captured(family: Family, search: Search, settings: SearchSettings) -> str | None:
     if not family.static:
         return f"computes no network that needs lengths on the CPU, such as a {family.name}; remove the engine"
-    if search.positions:
+    if search.positions or search.blocks:
         # Its outputs may be ranked by another system.
         reason = search.varies(settings)
         return f"cannot compute search {search.name} {reason}; remove one of the two" if reason else None

@@ -14,8 +14,11 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from workflow_src.data.batching import pad
+from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
 from workflow_src.decoding.steps import StepSearch
+from workflow_src.engines.captured_blocks import CapturedBlocks
 from workflow_src.engines.captured_steps import CapturedSteps
 from workflow_src.engines.programs import Program, bucket, filled, rows
 from workflow_src.nn.layers import check_length
@@ -52,6 +55,7 @@ class CapturedSearches:
         self._widths: dict[Key, int] = {}
         self._programs: dict[Key, Program] = {}
         self._steps = CapturedSteps(device, self.pool)
+        self._blocks = CapturedBlocks(device, self.pool)
         # Programs share their sources, their working memory and their outputs.
         self._lock = threading.Lock()
         forks.renew_in_children(self)
@@ -90,15 +94,30 @@ class CapturedSearches:
     ) -> Hypotheses:
         count = len(sources)
         search, graph = self._search(settings, scored, networks)
-        key = graph, rows(count), bucket(max(map(len, sources)) + 1, self.limit)
+        limit = min(self.limit, max_positions(search.model))
+        key = graph, rows(count), bucket(max(map(len, sources)) + 1, limit)
         ids = filled(sources, *key[1:])
         if isinstance(search, StepSearch):
             if not hasattr(search.model, "start_fixed"):
                 return search.translate(ids[:count].to(self.device))
             return self._steps.translate(graph, search, ids, count)
+        if isinstance(search, DraftSearch):
+            return self._verified(graph, search, sources, ids)
         outputs = self._outputs(key, search, ids, count)
         source = self._sources[key] if search.declared.logits else ids
         return search.hypotheses(source[:count], outputs)
+
+    def _verified(self, graph: str, search: DraftSearch, sources: Sequence[Sequence[int]], ids: Tensor) -> Hypotheses:
+        drafting = search.drafting
+
+        def draft(rows: list[Sequence[int]]) -> Hypotheses:
+            if search.static:
+                return self._translated(rows, drafting.settings, False, search.drafting_networks)
+            return drafting.translate(pad(rows, eos=True).to(self.device))
+
+        if not hasattr(search.model, "start_fixed"):
+            return search.translate(ids[: len(sources)].to(self.device))
+        return self._blocks.verify(graph, search, ids, search.drafts(sources, draft))
 
     def _outputs(self, key: Key, search: SearchModule, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
@@ -138,7 +157,9 @@ class CapturedSearches:
         cached = self._searches.get((settings, scored))
         if cached is None or (cached[0] is not networks and cached[0] != networks):
             search = open_search(networks or own_networks(self.models, settings), settings, scored)
-            cached = self._searches[settings, scored] = networks, search, graph_key(settings, scored)
+            # Drafters are other systems: searches of theirs with equal settings have programs of their own.
+            graph = graph_key(settings, scored, id(search.model))
+            cached = self._searches[settings, scored] = networks, search, graph
             self._drop_unused()
         return cached[1:]
 
@@ -149,6 +170,7 @@ class CapturedSearches:
             del self._sources[key], self._widths[key]
             self._programs.pop(key, None)
         self._steps.drop_others(graphs)
+        self._blocks.drop_others(graphs)
 
 
 def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedSearches:

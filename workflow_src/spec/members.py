@@ -79,6 +79,8 @@ class Search:
     program     whether its `forward` is one fixed function of source ids, which engines can compile
     positions   whether it writes one position after another: its module is a `decoding.steps.StepSearch`, whose steps
                 engines can capture
+    blocks      whether it checks blocks of drafts: its module is a `decoding.drafts.DraftSearch`, whose passes engines
+                can capture
     graph       (settings) -> those that the program's graph depends on, where not on all of them; code that
                 reads its outputs may then work with other systems, such as a language model
     batches     whether a graph of the program computes batches faster than our own code, so that `auto` takes it
@@ -116,6 +118,7 @@ class Search:
     refines: bool = False
     program: bool = False
     positions: bool = False
+    blocks: bool = False
     graph: Callable[[Any], Any] | None = None
     batches: bool = True
     logits: bool = False

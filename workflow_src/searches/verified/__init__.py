@@ -110,6 +110,7 @@ SEARCH = Search(
     settings=VerifiedSettings,
     module="workflow_src.searches.verified.search:Verified",
     needs={MODEL: Role(AUTOREGRESSIVE), DRAFTER: Role(PARALLEL, agree=("subwords",))},
+    blocks=True,
     check=check,
     counts="passes",
     label=label,

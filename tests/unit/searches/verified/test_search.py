@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from miniatures import AUTOREGRESSIVE, cmlm, greedy, inat, lanmt, lvm, nat, one, padded, pairs, searched, tagger
 
+from workflow_src.decoding.search import open_search
 from workflow_src.decoding.settings import DRAFTER
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.searches.verified import VerifiedSettings
-from workflow_src.searches.verified.search import verify
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, PAD, Hypotheses, with_start
 
@@ -45,6 +45,11 @@ def model(request, monkeypatch):
 
 def settings(**fields) -> VerifiedSettings:
     return VerifiedSettings(drafter="drafter", **fields)
+
+
+def verify(model, source, drafts, chosen: VerifiedSettings, scored: bool = True) -> Hypotheses:
+    """Translations of source (B, S) from drafts of each sentence."""
+    return open_search({MODEL: model, DRAFTER: nat(13, V + 1)}, chosen, scored).verify(source, drafts)
 
 
 def assert_same(actual: Hypotheses, expected: Hypotheses) -> None:

@@ -1,0 +1,156 @@
+"""Drafts that are checked in captured passes, against the eager search; on pretended GPUs, and uncaptured on CPUs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from miniatures import greedy, lvm, nat, searched, tagger, transformer
+from pretended_cuda import counted, pretended
+
+from workflow_src.data.batching import pad
+from workflow_src.decoding.drafts import DraftSearch
+from workflow_src.decoding.search import open_search
+from workflow_src.decoding.settings import DRAFTER
+from workflow_src.engines import captured_steps
+from workflow_src.engines.captured_blocks import WIDTHS
+from workflow_src.engines.cuda_graphs import CapturedSearches
+from workflow_src.searches.verified import VerifiedSettings
+from workflow_src.spec import MODEL
+from workflow_src.types import EOS
+
+CPU = torch.device("cpu")
+DRAFTERS = {"ctc": lambda: nat(13, 12), "latents": lambda: lvm(13, 11), "lstm": lambda: tagger(13, 11)}
+
+
+def verifier(seed: int = 5, end: float = 0.0, **settings):
+    """A model whose outputs have many lengths."""
+    model = transformer(13, 11, seed=seed, **settings)
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(3)
+        model.output_bias[EOS] += end
+    return model
+
+
+def settings(**fields) -> VerifiedSettings:
+    return VerifiedSettings(drafter="drafter", **fields)
+
+
+def sentences(number: int = 12, longest: int = 20, seed: int = 1) -> list[list[int]]:
+    draw = random.Random(seed)
+    return [[draw.randrange(3, 13) for _ in range(draw.randrange(1, longest))] for _ in range(number)]
+
+
+@torch.no_grad()
+def assert_as_eager(engine: CapturedSearches, networks, sources, chosen, device: torch.device = CPU) -> list[int]:
+    """The engine's translations are those of the eager search, passes and scores too; their lengths."""
+    actual = engine.translate(sources, chosen, scored=True, networks=networks)
+    expected = searched({role: model.cpu() for role, model in networks.items()}, pad(sources, eos=True), chosen)
+    for model in networks.values():
+        model.to(device)
+    assert (actual.tokens, actual.steps) == (expected.tokens, expected.steps)
+    assert actual.scores == pytest.approx(expected.scores, abs=1e-9)
+    return list(map(len, actual.tokens))
+
+
+@pytest.fixture
+def good_drafts(monkeypatch):
+    """Drafts that are the outputs of greedy search with words left out and others put in."""
+
+    def drafts(search, sources, _translate):
+        draw = random.Random(len(sources))
+        outputs = greedy(search.model, pad(sources, eos=True).to(search.model.output_bias.device)).tokens
+
+        def changed(words):
+            return [draw.randrange(3, 11) if draw.random() < 0.1 else word for word in words if draw.random() > 0.05]
+
+        return [[changed(words) for _ in range(search.settings.drafts)] for words in outputs]
+
+    monkeypatch.setattr(DraftSearch, "drafts", drafts)
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, {"block": 3}, {"block": 40}, {"drafts": 3}, {"tolerance": 2.0, "top": 3}, {"max_length_ratio": 0.01}],
+    ids=str,
+)
+def test_outputs_are_those_of_the_eager_search(norm, fields, good_drafts):
+    """Of batches of several sizes, whose sentences end in different passes; also beyond the first cache."""
+    chosen, sources = settings(**fields), sentences()
+    networks = {MODEL: verifier(norm=norm), DRAFTER: nat(13, 12)}
+    engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+    lengths = set()
+    for size in (12, 1, 5):
+        for first in range(0, len(sources), size):
+            lengths.update(assert_as_eager(engine, networks, sources[first : first + size], chosen))
+    assert "max_length_ratio" in fields or (len(lengths) > 3 and max(lengths) > captured_steps.CACHE)
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS)
+def test_drafts_of_any_family_are_checked_in_captured_passes(drafter):
+    """Those of LSTMs, which no graph has, are made eagerly."""
+    with pretended():
+        device = torch.device("cuda")
+        networks = {MODEL: verifier().cuda(), DRAFTER: DRAFTERS[drafter]().cuda()}
+        engine = CapturedSearches({"transformer": networks[MODEL]}, device)
+        for sources in (sentences(4), sentences(1, seed=2), sentences(5, seed=3)):
+            assert_as_eager(engine, networks, sources, settings(), device)
+
+
+@pytest.mark.parametrize("block", [2, 4, 7, 8, 20])
+def test_the_cpu_waits_once_a_pass(block):
+    """And once for the drafts; a graph reads the source, one makes the drafts, and each pass is one."""
+    with pretended():
+        networks = {MODEL: verifier(end=-1000.0).cuda(), DRAFTER: nat(13, 12).cuda()}
+        engine, chosen = CapturedSearches({"transformer": networks[MODEL]}, torch.device("cuda")), settings(block=block)
+        for source in ([5], [5, 7, 9, 4], [8] * 6):
+            engine.translate([source], chosen, networks=networks)
+            with counted() as counts:
+                (passes,) = engine.translate([source], chosen, networks=networks).steps
+            assert counts["synchronisations"] == passes + 1
+            assert counts["graph launches"] == passes + 2
+
+
+def test_an_output_may_be_empty_or_as_long_as_there_are_positions():
+    for end, ratio, expected in ((1000.0, 2.0, [0, 0]), (-1000.0, 50.0, [20, 20])):
+        networks = {MODEL: verifier(end=end, max_positions=21), DRAFTER: nat(13, 12)}
+        engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+        chosen = settings(max_length_ratio=ratio)
+        assert assert_as_eager(engine, networks, [[5] * 19, [6, 7]], chosen) == expected
+
+
+def test_each_drafter_makes_its_own_drafts():
+    """Also where an engine has captured another one's with the same settings."""
+    first, second = ({MODEL: verifier(), DRAFTER: nat(13, 12, seed=seed)} for seed in (0, 7))
+    second[MODEL] = first[MODEL]
+    engine, sources = CapturedSearches({"transformer": first[MODEL]}, CPU), sentences(6)
+    for networks in (first, second, first):
+        assert_as_eager(engine, networks, sources, settings())
+    passes = [engine.translate(sources, settings(), networks=networks).steps for networks in (first, second)]
+    assert passes[0] != passes[1]
+
+
+def test_a_drafter_with_fewer_positions_leaves_long_sentences_without_a_draft():
+    networks = {MODEL: verifier(), DRAFTER: nat(13, 12, max_positions=9)}
+    engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+    sources = sentences(6)
+    assert min(map(len, sources)) < 8 < max(map(len, sources))
+    assert_as_eager(engine, networks, sources, settings())
+
+
+@torch.no_grad()
+def test_passes_read_no_values():
+    """Of tensors without values, as in a capture: reading one is an error."""
+    chosen = settings(drafts=2, tolerance=1.0)
+    networks = {MODEL: verifier().to("meta"), DRAFTER: nat(13, 12)}
+    search = open_search(networks, chosen)
+    memory = search.model.encode(torch.full((4, 16), 5, device="meta"))
+    decoder = search.model.start_fixed(memory, 2, captured_steps.CACHE)
+    numbers = torch.zeros(8, dtype=torch.int64, device="meta")
+    for width in WIDTHS:
+        decoder.reorder(numbers)
+        decoder.rewind(numbers)
+        block = torch.zeros(8, width, dtype=torch.int64, device="meta")
+        assert all(column.is_meta for column in search.judge(decoder.steps(block), block, numbers))
