@@ -139,6 +139,29 @@ def _setting(search: Search, name: str) -> Faults:
     yield from _unknown(f"{has} only with", [option.only_with], settings.model_fields)
     if option.only_with in settings.model_fields and settings.default(option.only_with):
         yield f"{has} only with {option.only_with}", "name a setting that is off by default"
+    if option.always and not _shown(search, name):
+        yield (
+            f"{has} in every decode's name and in no label, so that two rows look alike",
+            "show it in label or details",
+        )
+
+
+def _shown(search: Search, name: str) -> bool:
+    """Whether rows of a search that differ in a setting have different labels; True where no two values can be made."""
+    values = search.settings.option(name).tune or _others(search.settings.default(name))
+    rows = []
+    for value in (search.settings.default(name), *values):
+        with contextlib.suppress(ValueError):
+            rows.append(search.settings.model_validate({name: value}))
+    labels = {(search.row_label(row), *(search.details(row) if search.details else ())) for row in rows}
+    return len(labels) == len({getattr(row, name) for row in rows})
+
+
+def _others(default: Any) -> tuple[Any, ...]:
+    """Further values of a setting with a default."""
+    if isinstance(default, bool):
+        return (not default,)
+    return (default + 1,) if isinstance(default, int | float) else ("other",)
 
 
 def _is_format(part: Any, values: Iterable[Any]) -> bool:

@@ -456,6 +456,17 @@ def wrong_search(**fields):
     return caught.value.problem
 
 
+def test_a_setting_that_is_in_every_name_is_in_the_label_too():
+    """Else rows that differ in it alone look alike."""
+    always = Annotated[int, Option(part="-{}", always=True)]
+    assert '"tries" in every decode\'s name and in no label' in wrong_search(tries=(always, 3))
+    settings = pydantic.create_model("Right", __base__=registry.searches()["greedy"].settings, tries=(always, 3))
+    greedy = dataclasses.replace(registry.searches()["greedy"], name="right", settings=settings)
+    check(declared(search=dataclasses.replace(greedy, label=lambda chosen: f"greedy, {chosen.tries} tries")))
+    check(declared(search=dataclasses.replace(greedy, details=lambda chosen: [f"{chosen.tries} tries"])))
+    check(declared(search=dataclasses.replace(greedy, series="tries")))
+
+
 def test_a_setting_is_not_named_as_what_every_decode_has():
     assert set(DECODE_FIELDS) == set(DecodeConfig.model_fields)
     assert wrong_search(batch=(int, 3)) == 'has the setting "batch", and every decode has one'

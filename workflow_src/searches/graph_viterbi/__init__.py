@@ -17,10 +17,6 @@ class GraphViterbiSettings(SearchSettings):
     merge_equal: MergeEqual
 
 
-def details(settings: GraphViterbiSettings) -> list[str]:
-    return ["equal neighbours merged"] if settings.merge_equal else []
-
-
 SEARCH = Search(
     name="graph-viterbi",
     title="graph, best path",
@@ -30,6 +26,5 @@ SEARCH = Search(
     # Paths are looked for outside of it.
     graph=lambda _settings: None,
     needs={MODEL: Role(GRAPH)},
-    details=details,
     look=Look(marker="d"),
 )
