@@ -48,6 +48,23 @@ include: {snakefile!r}
 """
 
 
+def pytest_addoption(parser):
+    parser.addoption("--family", action="append", help="tests of this family alone, by its exact name; may be repeated")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave the tests of the families that `--family` names, whose parameter `family` or `case` begins with one."""
+    chosen = config.getoption("--family")
+    if not chosen:
+        return
+    if unknown := sorted(set(chosen) - set(families())):
+        raise pytest.UsageError(f"--family {unknown[0]}: no such family; there are {', '.join(families())}")
+    parameters = [getattr(getattr(item, "callspec", None), "params", {}) for item in items]
+    kept = [str(values.get("family", values.get("case"))).split(",")[0] in chosen for values in parameters]
+    config.hook.pytest_deselected(items=[item for item, keep in zip(items, kept, strict=True) if not keep])
+    items[:] = [item for item, keep in zip(items, kept, strict=True) if keep]
+
+
 def pytest_configure(config):
     """Restore handlers of signals: `nohup make test &` makes the suite ignore some, and children inherit that."""
     for number, handler in (

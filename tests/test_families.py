@@ -1,8 +1,13 @@
-"""Properties that every model family must have: one set of tests over all of them, presets `miniature`."""
+"""Properties that every model family must have: one set of tests over all of them, presets `miniature`.
+
+A package may say more of its families in a module `contract`, in dictionaries with the names of those here:
+NO_GRADIENT, OTHERS and SERVING.
+"""
 
 from __future__ import annotations
 
 import functools
+import importlib
 from pathlib import Path
 
 import pytest
@@ -15,7 +20,7 @@ from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.registry import families, fill, needs, of_the_family, searches
+from workflow_src.registry import families, fill, needs, of_the_family, plugins, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import BASE, SCORER, Role
 from workflow_src.training.update import make_optimiser
@@ -190,6 +195,22 @@ SERVING = {
     ("nat", "prior-mean"): {"latent": "vae"},
     ("nat", "delta"): {"latent": "vae", "loss": "axe"},
 }
+
+
+def contract(plugin: str) -> dict[str, dict]:
+    """What the module `contract` of a plug-in's package says."""
+    try:
+        return vars(importlib.import_module(f"{plugin}.contract"))
+    except ModuleNotFoundError as failure:
+        if failure.name not in (f"{plugin}.contract", plugin):
+            raise
+        return {}
+
+
+for loaded in plugins():
+    said = contract(loaded.module)
+    for name, whole in {"NO_GRADIENT": NO_GRADIENT, "OTHERS": OTHERS, "SERVING": SERVING}.items():
+        whole.update(said.get(name, {}))
 
 
 @pytest.mark.parametrize("case", OTHERS)
