@@ -63,9 +63,10 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
         save_minutes=1e6,
         runtime=runtime,
         corpus=None,
+        objective=None,
         **training,
     ) -> Trainer:
-        settings = tiny_settings(family, model=model, **{"save_every": 3} | training)
+        settings = tiny_settings(family, model=model, objective=objective, **{"save_every": 3} | training)
         torch.manual_seed(seed)
         network = build(family, settings["model"], tiny.sizes)
         if prepare:

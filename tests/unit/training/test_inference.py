@@ -6,6 +6,7 @@ import pytest
 import sacrebleu
 import torch
 import yaml
+from killed import Killed, killed_after
 from miniatures import lively
 
 from workflow_src.config.experiment import TrainingConfig
@@ -23,10 +24,6 @@ from workflow_src.training.update import Task
 from workflow_src.types import PAD, with_end
 
 pytestmark = pytest.mark.usefixtures("without_rehearsal")
-
-
-class Killed(Exception):
-    pass
 
 
 def miniature(family: str, sizes, seed: int):
@@ -47,11 +44,9 @@ def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
     scorers = []
 
     def trainer(state: str, calls: int = 10**6):
-        inner, calls_left = build_objective(family, objective), iter(range(calls))
+        inner = killed_after(calls)(build_objective(family, objective))
 
         def call(network, batch, context):
-            if next(calls_left, None) is None:
-                raise Killed
             scorer = context.roles["energy"]
             assert not scorer.training and not any(p.requires_grad for p in scorer.parameters())
             return inner(network, batch, context)
@@ -129,12 +124,7 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
     tiny, runtime, compare, tmp_path, keep, energies, kept
 ):
     def trainer(state: str, validated: list, calls: int = 10**6):
-        inner, calls_left = build_objective("inference-network", {}), iter(range(calls))
-
-        def call(network, batch, context):
-            if next(calls_left, None) is None:
-                raise Killed
-            return inner(network, batch, context)
+        objective = killed_after(calls)(build_objective("inference-network", {}))
 
         def figures(model):
             validated.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
@@ -143,7 +133,9 @@ def test_the_start_is_validated_and_kept_where_no_later_weights_are_better(
         rates = {"learning_rate": 0.005, "warmup_steps": 0, "batch_tokens": 150}
         config = TrainingConfig(max_steps=6, validate_every=3, save_every=2, keep=keep, **rates)
         roles = {"energy": miniature("transformer", tiny.sizes, 9)}
-        task = Task(miniature("inference-network", tiny.sizes, 1), call, tiny.train, config, 1, runtime, roles=roles)
+        task = Task(
+            miniature("inference-network", tiny.sizes, 1), objective, tiny.train, config, 1, runtime, roles=roles
+        )
         validation = Validation(figures, "dev_energy", smallest=True)
         return Trainer(task, validation, StateFolder(tmp_path / state, "fingerprint"), validate_start=True)
 

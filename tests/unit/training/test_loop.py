@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from killed import Killed, killed_after
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import encoded
@@ -22,26 +23,6 @@ from workflow_src.training.update import learning_rate
 from workflow_src.types import Batch, TrainingContext
 
 pytestmark = pytest.mark.usefixtures("without_rehearsal")
-
-
-class Killed(Exception):
-    pass
-
-
-def bomb(after):
-    """Wraps an objective: its call number `after` + 1 fails."""
-
-    def wrap(objective):
-        calls = iter(range(10**6))
-
-        def call(model, batch, context):
-            if next(calls) == after:
-                raise Killed
-            return objective(model, batch, context)
-
-        return call
-
-    return wrap
 
 
 def scripted(scores, validated=None):
@@ -86,7 +67,7 @@ def test_interrupted_several_times_is_bit_equal_to_uninterrupted(
             family,
             state="one",
             validation=Validation(noisy, "dev"),
-            wrap=bomb(accumulate * chance.randrange(3, 6) + chance.randrange(accumulate)),
+            wrap=killed_after(accumulate * chance.randrange(3, 6) + chance.randrange(accumulate)),
             **settings,
         )
         with pytest.raises(Killed):
@@ -378,7 +359,7 @@ def test_history_has_means_since_the_validation_before(make_trainer):
 
 def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):
     # Three updates that took a day, on a slow machine or because the process was suspended within them.
-    first = make_trainer("transformer", state="one", wrap=bomb(4), validate_every=20)
+    first = make_trainer("transformer", state="one", wrap=killed_after(4), validate_every=20)
     first.progress.seconds = 86_400
     with pytest.raises(Killed):
         first.run()
@@ -435,7 +416,7 @@ def test_patience_stops_after_validations_that_are_no_better(make_trainer, compa
     assert progress.step == 2 * stops_at and len(progress.history) == stops_at
     assert compare.equal(trainer.model, validated[chosen - 1])
     first, rest = (dataclasses.replace(scripted(part), smallest=smallest) for part in (scores[:1], scores[1:]))
-    interrupted = make_trainer("transformer", state="two", validation=first, wrap=bomb(3), **settings)
+    interrupted = make_trainer("transformer", state="two", validation=first, wrap=killed_after(3), **settings)
     with pytest.raises(Killed):
         interrupted.run()
     resumed = make_trainer("transformer", state="two", validation=rest, **settings)

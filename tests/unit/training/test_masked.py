@@ -1,8 +1,6 @@
-"""Training of masked language models: interrupted is uninterrupted, and dev figures are those of single sentences."""
+"""Validation of masked language models: figures are those of single sentences."""
 
 from __future__ import annotations
-
-import functools
 
 import pytest
 import sacrebleu
@@ -12,42 +10,10 @@ from miniatures import search
 from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build
 from workflow_src.families.cmlm import CmlmObjectiveConfig
-from workflow_src.families.cmlm.objective import masked_loss, masked_places
+from workflow_src.families.cmlm.objective import masked_places
 from workflow_src.families.cmlm.validation import validate
 from workflow_src.training.dev import Dev
 from workflow_src.types import PAD
-
-pytestmark = pytest.mark.usefixtures("without_rehearsal")
-
-
-class Killed(Exception):
-    pass
-
-
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, accumulate):
-    settings = {"max_steps": 12, "accumulate": accumulate, "save_every": 3, "model": {"dropout": 0.1}}
-    inner = functools.partial(masked_loss, config=CmlmObjectiveConfig())
-
-    def until(calls: int):
-        calls_left = iter(range(calls))
-
-        def call(network, batch, context):
-            if next(calls_left, None) is None:
-                raise Killed
-            return inner(network, batch, context)
-
-        return lambda _: call
-
-    straight = make_trainer("cmlm", wrap=until(10**6), **settings)
-    straight.run()
-    stopped = make_trainer("cmlm", state="one", wrap=until(7 * accumulate), **settings)
-    with pytest.raises(Killed):
-        stopped.run()
-    torch.manual_seed(99)
-    going_on = make_trainer("cmlm", state="one", wrap=until(10**6), **settings)
-    going_on.run()
-    assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
 
 
 @torch.no_grad()

@@ -1,5 +1,5 @@
-"""Latents, glancing, corruption and sampled guesses draw random numbers: interrupted training is uninterrupted training
-there too."""
+"""Latents, masks, glancing, corruption and sampled guesses draw random numbers: interrupted training is uninterrupted
+training there too."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ import dataclasses
 
 import pytest
 import torch
+from killed import Killed, killed_after
 
 from workflow_src.families.build import build_objective
 
 pytestmark = pytest.mark.usefixtures("without_rehearsal")
-
-
-class Killed(Exception):
-    pass
 
 
 @pytest.mark.parametrize(
@@ -24,6 +21,8 @@ class Killed(Exception):
         ("nat", {"dropout": 0.1}, {"ngrams": 2}),
         ("nat", {"loss": "axe", "latent": "vae", "dropout": 0.1}, {"glance": "random"}),
         ("nat", {"loss": "ce", "dropout": 0.1}, {"glance": "glat", "glance_count": "share", "glance_share": 1.0}),
+        ("cmlm", {"dropout": 0.1}, {}),
+        ("seq2seq", {"dropout": 0.1}, {}),
         ("tagger", {"dropout": 0.1}, {}),
         ("inat", {"dropout": 0.1}, {}),
         ("inat", {"dropout": 0.1}, {"guess": "sample", "passes": 3}),
@@ -31,26 +30,14 @@ class Killed(Exception):
     ],
 )
 def test_interrupted_is_bit_equal_to_uninterrupted(make_trainer, compare, family, model, objective):
-    settings = {"max_steps": 12, "accumulate": 2, "save_every": 3, "model": model}
-    inner = build_objective(family, objective)
-
-    def until(calls: int):
-        calls_left = iter(range(calls))
-
-        def call(network, batch, context):
-            if next(calls_left, None) is None:
-                raise Killed
-            return inner(network, batch, context)
-
-        return lambda _: call
-
-    straight = make_trainer(family, wrap=until(10**6), **settings)
+    settings = {"max_steps": 12, "accumulate": 2, "save_every": 3, "model": model, "objective": objective}
+    straight = make_trainer(family, **settings)
     straight.run()
-    stopped = make_trainer(family, state="one", wrap=until(14), **settings)
+    stopped = make_trainer(family, state="one", wrap=killed_after(14), **settings)
     with pytest.raises(Killed):
         stopped.run()
     torch.manual_seed(99)
-    going_on = make_trainer(family, state="one", wrap=until(10**6), **settings)
+    going_on = make_trainer(family, state="one", **settings)
     going_on.run()
     assert 0 < stopped.progress.step < 12 and compare.equal(straight.model, going_on.model)
 

@@ -1,20 +1,12 @@
-"""An LSTM with attention through the stages: trained, interrupted, exported, decoded, distilled from."""
+"""An LSTM with attention through the stages: trained, exported, decoded, distilled from."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-import torch
 
-from workflow_src.records.atomic import load_tensors
 from workflow_src.serving.translator import Translator
-from workflow_src.training.state import StateFolder
-
-
-class Killed(Exception):
-    pass
-
 
 LONGER = {"max_steps": 40, "validate_every": 20, "save_every": 20}
 
@@ -35,25 +27,6 @@ def bundle(weights, export_words, run_stage):
 def test_it_learns(weights):
     history = [json.loads(line) for line in (weights.parent / "training.jsonl").open()]
     assert history[1]["loss"] < history[0]["loss"] and history[1]["dev_loss"] < history[0]["dev_loss"]
-
-
-def test_a_killed_training_resumes_bit_for_bit(weights, training_words, run_stage, tmp_path, monkeypatch):
-    save = StateFolder.save
-
-    def killed(self, step, *arguments):
-        save(self, step, *arguments)
-        assert step == 20
-        raise Killed
-
-    words = training_words("seq2seq", tmp_path, **LONGER)
-    monkeypatch.setattr(StateFolder, "save", killed)
-    with pytest.raises(Killed):
-        run_stage("train", words)
-    monkeypatch.undo()
-    torch.manual_seed(99)
-    run_stage("train", words)
-    resumed, straight = load_tensors(tmp_path / "model.safetensors"), load_tensors(weights)
-    assert resumed.keys() == straight.keys() and all(resumed[name].equal(straight[name]) for name in resumed)
 
 
 @pytest.mark.parametrize("settings", [{"search": "greedy"}, {"search": "beam", "beam": 3, "length_penalty": 0.6}])
