@@ -156,7 +156,8 @@ def test_checking_imports_no_torch_and_estimating_what_was_counted_neither(tmp_p
     heavy = "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'matplotlib'} & set(sys.modules);"
     start = "import sys; from workflow_src.cli import main;"
     checked = f"{start} main(['check', 'demo']); {heavy} assert not heavy | {{'numpy', 'snakemake'}} & set(sys.modules)"
-    estimated = f"{start} main(['estimate', 'smoke', '--no-calibration']); {heavy}"
+    small = ["estimate", "--no-calibration", "--config", "experiment=small", "extends=smoke", "only=[teacher]"]
+    estimated = f"{start} main({small}); {heavy}"
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     for code in (checked, f"{estimated} assert heavy == {{'torch'}}, heavy", f"{estimated} assert not heavy, heavy"):
         command = [sys.executable, "-c", code]

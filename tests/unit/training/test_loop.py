@@ -275,18 +275,21 @@ def test_one_accumulated_update_is_the_update_on_the_union(make_trainer, tiny, t
 
 
 def test_parts_of_an_update_see_the_same_step_and_all_pairs_of_an_epoch_once(make_trainer, tiny):
-    batches, steps = [], []
+    """Each draws numbers of its own, for dropout."""
+    batches, steps, draws = [], [], []
 
     def watch(objective):
         def call(model, batch, context):
             batches.append(batch.indices)
             steps.append((context.step, context.total_steps))
+            draws.append(torch.rand(()).item())
             return objective(model, batch, context)
 
         return call
 
     make_trainer("transformer", accumulate=3, wrap=watch, max_steps=10).run()
     assert steps == [(step, 10) for step in range(10) for _ in range(3)]
+    assert len(set(draws)) == 30
     epoch = len(epoch_batches(tiny.train, 50, 1, 0))
     assert epoch < len(batches)
     assert sorted(row for rows in batches[:epoch] for row in rows) == list(range(40))
