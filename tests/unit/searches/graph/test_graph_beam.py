@@ -12,7 +12,9 @@ import torch
 from miniatures import dat, one, padded, pairs, searched, transformer
 
 from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.slots import Row
 from workflow_src.searches.graph_beam import GraphBeamSettings
+from workflow_src.searches.graph_beam.search import PrefixBeam
 from workflow_src.searches.graph_viterbi import GraphViterbiSettings
 from workflow_src.types import EOS
 
@@ -42,13 +44,17 @@ def language_model():
     return estimate(generator.integers(3, SIZE, 60), np.arange(0, 61, 4), SIZE, 3)
 
 
-@pytest.fixture(scope="module")
-def model():
-    network = dat(SIZE, SIZE, seed=1, vertices=2.0)
+def sharp(seed: int = 1, vertices: float = 2.0):
+    network = dat(SIZE, SIZE, seed=seed, vertices=vertices)
     with torch.no_grad():
         network.target_embedding.weight.mul_(3)
         network.transition.query.weight.mul_(2)
     return network
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sharp()
 
 
 def outputs_and_paths(model, source: torch.Tensor):
@@ -110,8 +116,10 @@ def test_probabilities_of_all_outputs_sum_to_1(model):
 
 
 @pytest.mark.parametrize("beam", [1, 2, 4])
-def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(model, beam):
+@pytest.mark.parametrize("seed", range(4))
+def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(beam, seed):
     """As a plain search over sums of outputs that begin with a prefix."""
+    model = sharp(seed, 3.0)
     settings = GraphBeamSettings(beam=beam, min_ratio=0.0, beam_threshold=None)
     hypotheses = searched({"model": model}, PAIRS.source, settings)
     for row in range(3):
@@ -128,6 +136,14 @@ def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(model, beam):
         best = sorted(found, key=found.__getitem__, reverse=True)[:beam]
         actual = [tuple(output) for _, output in hypotheses.ranked()[row]]
         assert actual == best
+
+
+def test_words_of_the_first_and_the_last_vertex_do_not_count():
+    """These would prefer 4, and the only vertex between them prefers 3."""
+    row = Row(np.array([1, 2, 1]), np.array([4, 3, 4, 4]), np.log([1.0, 1.0, 0.48 / 0.52, 1.0]), 0.0)
+    transitions = np.log(np.array([[0.0, 0.9, 0.1], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]) + 1e-300)
+    beam = PrefixBeam(GraphBeamSettings(beam=1, beam_threshold=None), SIZE, None)
+    assert beam(row, np.log([1.0, 0.52, 1.0]), transitions) == {(3,): pytest.approx(math.log(0.9 * 0.52))}
 
 
 def test_thresholds_leave_out_what_is_improbable_alone(model):
@@ -157,8 +173,10 @@ def test_a_rescorer_ranks_the_outputs(model):
         assert hypotheses.scores[row] == pytest.approx(max(scores.values()), abs=1e-9)
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.5, 1.0])
-def test_viterbi_finds_the_best_words_and_path_together(model, penalty):
+@pytest.mark.parametrize("penalty", [0.0, 0.5, 1.0, 3.0])
+def test_viterbi_finds_the_best_words_and_path_together(penalty):
+    # With four vertices a subword, some outputs are longer than twice the source.
+    model = sharp(vertices=4.0 if penalty > 1 else 2.0)
     settings = GraphViterbiSettings(length_penalty=penalty)
     hypotheses = searched({"model": model}, PAIRS.source, settings)
     for row in range(3):
@@ -170,6 +188,7 @@ def test_viterbi_finds_the_best_words_and_path_together(model, penalty):
         ]
         score, output = max(scores)
         assert tuple(hypotheses.tokens[row]) == output and hypotheses.scores[row] == pytest.approx(score, abs=1e-9)
+    assert penalty < 3 or len(hypotheses.tokens[0]) == 2 * 2
 
 
 def test_larger_penalties_and_bonuses_make_outputs_longer(model):
