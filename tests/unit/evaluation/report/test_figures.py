@@ -195,9 +195,9 @@ def test_the_legend_says_titles():
     assert list(figures_quality.legend_entries(figures.curves_of(alone))) == titles
 
 
-@pytest.mark.parametrize("length", [4, 20, 44])
-@pytest.mark.parametrize("count", [1, 3, 14])
-@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize(
+    ("inner", "count", "length"), [(False, 1, 44), (False, 14, 44), (True, 14, 44), (True, 3, 20), (True, 14, 4)]
+)
 def test_the_legend_stays_in_the_picture(monkeypatch, inner, count, length):
     text = "prior mean (Latents of the source's length), as long as any"
     entries = {f"{number} {text[:length]}": {"marker": "o"} for number in range(count)}
