@@ -42,7 +42,8 @@ class Row:
     family: str
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     more: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    refiner: str | None = None
+    # The family of another system that the search works with.
+    other: str | None = None
 
     @property
     def name(self) -> str:
@@ -61,9 +62,9 @@ ROWS = (
     Row("prior-mean", "lvm"),
     Row("delta", "lvm", {"steps": 1}),
     Row("delta", "lvm", {"steps": 4}),
-    Row("score", "lvm", {"steps": 1}, refiner="score"),
-    Row("score", "lvm", {"steps": 4}, refiner="score"),
-    Row("energy", "lvm", {"steps": 1}, refiner="energy"),
+    Row("score", "lvm", {"steps": 1}, other="score"),
+    Row("score", "lvm", {"steps": 4}, other="score"),
+    Row("energy", "lvm", {"steps": 1}, other="energy"),
     Row("latent-search", "lvm", {"lengths": 5, "samples": 5, "steps": 1, "refinement": "delta"}),
     Row("mask-predict", "cmlm", {"iterations": 4, "length_beam": 5}),
     Row("iterative-refinement", "inat", {"passes": 4}),
@@ -72,6 +73,7 @@ ROWS = (
     Row("graph-beam", "dat"),
     Row("greedy", "transformer", {"max_length_ratio": 1e-6}),
     Row("beam", "transformer", {"beam": 4, "max_length_ratio": 1e-6}),
+    Row("verified", "transformer", {"max_length_ratio": 1e-6}, other="nat"),
 )
 
 
@@ -89,7 +91,7 @@ def network(family: str, more: Mapping[str, Any]) -> nn.Module:
 def networks(row: Row) -> dict[str, nn.Module]:
     """By family."""
     own = {row.family: network(row.family, row.more)}
-    return own | ({row.refiner: network(row.refiner, {})} if row.refiner else {})
+    return own | ({row.other: network(row.other, {})} if row.other else {})
 
 
 def search_of(
@@ -116,7 +118,7 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
     """The search of a sentence by a captured graph; None where no graph serves."""
     device, declared = torch.device("cuda"), searches()[row.search]
     settings = declared.settings(**row.settings)
-    if not (declared.program or declared.positions) or declared.varies(settings):
+    if not (declared.program or declared.positions or declared.blocks) or declared.varies(settings):
         return None
     engine = CapturedSearches({family: model.to(device) for family, model in networks(row).items()}, device)
     return lambda: engine.translate([SENTENCE], settings)

@@ -5,6 +5,8 @@
 
 Networks have random weights, a shared vocabulary and presets of `config/models/`. All sources have the same length, and
 all outputs that of `--target`: autoregressive searches end no sentence before its limit, predicted lengths are forced.
+Where drafts are checked, the drafter's time counts, and in place of its outputs come those of greedy search, of which a
+share of the words is right and the others are replaced. `--block` sets the words that a pass checks.
 Every round calls all rows in turn. A row's figure on a GPU is the median of the calls. On a CPU it is the least
 processor time of a call on one thread, which other load disturbs less; CTranslate2 is there where it is installed.
 """
@@ -14,9 +16,11 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import random
 import statistics
 import tempfile
 import time
+import unittest.mock
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,6 +29,7 @@ import yaml
 from torch import nn
 
 from workflow_src.data.batching import pad
+from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.choose import open_engine
 from workflow_src.engines.ctranslate2 import Engine
@@ -32,7 +37,7 @@ from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.registry import engines, families, search_of, searches
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import MODEL, SearchSettings
 from workflow_src.types import EOS, UNK
 
 LIKELY, UNLIKELY = 1e6, -1e9
@@ -48,12 +53,17 @@ class Row:
     # Laid over `--preset`.
     preset: str | None = None
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    # Of words of drafts that are right, where a CTC system's are checked.
+    share: float | None = None
 
 
 ROWS = (
     Row("greedy", "transformer", "greedy"),
     Row("beam 4", "transformer", "beam", settings={"beam": 4}),
     Row("greedy, 12 + 1 layers", "transformer", "greedy", "base-12-1"),
+    Row("verified, 0.6 right", "transformer", "verified", share=0.6),
+    Row("verified, 0.8 right", "transformer", "verified", share=0.8),
+    Row("verified, 0.9 right", "transformer", "verified", share=0.9),
     Row("CTC, greedy", "nat", "ctc-greedy"),
     Row("prior mean", "lvm", "prior-mean"),
     Row("delta, L = 1", "lvm", "delta", settings={"steps": 1}),
@@ -83,7 +93,33 @@ def forced(model: nn.Module, family: str, difference: int) -> nn.Module:
 
 def settings_of(row: Row, options: argparse.Namespace) -> SearchSettings:
     limit = {"max_length_ratio": (options.target - MARGIN) / options.source} if row.family == "transformer" else {}
-    return searches()[row.search].settings(**row.settings, **limit)
+    block = {"block": options.block} if row.share is not None and options.block else {}
+    return searches()[row.search].settings(**row.settings, **limit, **block)
+
+
+def drafts_of(
+    sources: list[list[int]], model: nn.Module, row: Row, options: argparse.Namespace
+) -> list[list[list[int]]]:
+    """One draft a sentence: the output of greedy search, of whose words the row's share is right."""
+    greedy = searches()["greedy"].settings(max_length_ratio=settings_of(row, options).max_length_ratio)
+    source = pad(sources, eos=True).to(model.output_bias.device)
+    outputs = open_search({MODEL: model}, greedy, False).translate(source).tokens
+    draw, other = random.Random(3), range(UNK + 1, options.vocabulary)
+    return [[[word if draw.random() < row.share else draw.choice(other) for word in words]] for words in outputs]
+
+
+def checking(call: Call, drafts: list[list[list[int]]]) -> Call:
+    """A call that makes its drafts, and checks these in place of them."""
+
+    def make(_search, sources, translate):
+        translate(sources)
+        return drafts
+
+    def called() -> Any:
+        with unittest.mock.patch.object(DraftSearch, "drafts", make):
+            return call()
+
+    return called
 
 
 def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tuple[str, Call]]:
@@ -93,11 +129,17 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
     models = {row.family: forced(network(row.family, preset, options.vocabulary), row.family, difference)}
     if row.search == "score":
         models["score"] = network("score", options.preset, options.vocabulary)
+    if row.share is not None:
+        # Random networks repeat the word that they read; here each position says another one.
+        models[row.family].target_embedding.scale = 0.05
+        models[row.family].target_embedding.positions.normal_(std=20.0)
+        models["nat"] = network("nat", options.preset, options.vocabulary)
     settings = settings_of(row, options)
     draw = torch.Generator().manual_seed(2)
     shape = batch, options.source
     sources = torch.randint(UNK + 1, options.vocabulary, shape, generator=draw).tolist()
-    if device.type == "cpu" and row.family == "transformer":
+    served = engines()["ctranslate2"].serves(families()[row.family], search_of(settings), settings) is None
+    if device.type == "cpu" and served:
         yield from ctranslate2_calls(models[row.family], settings, sources, options)
     dtype = getattr(torch, options.precision)
     for name, model in models.items():
@@ -106,13 +148,14 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
             # As `Translator` does.
             models[name] = model.to(dtype) if hasattr(model, "start") else narrow_stacks(model, dtype)
     search = open_search(own_networks(models, settings), settings, False)
+    drafts = [] if row.share is None else drafts_of(sources, models[row.family], row, options)
     if row.family != "transformer" or device.type == "cpu" or options.eager:
-        yield "eager", lambda: search.translate(pad(sources, eos=True).to(device))
+        yield "eager", checking(lambda: search.translate(pad(sources, eos=True).to(device)), drafts)
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
         engine = open_engine(declared, models, "fast", device)
         engine.prepare(settings, False, None, batch == 1)
-        yield declared.title, lambda: engine.search(sources, settings, False)
+        yield declared.title, checking(lambda: engine.search(sources, settings, False), drafts)
 
 
 def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[tuple[str, Call]]:
@@ -151,6 +194,7 @@ def main() -> None:
     parser.add_argument("--source", type=int, default=25)
     parser.add_argument("--target", type=int, default=25)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
+    parser.add_argument("--block", type=int)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", nargs="+", help="words that names of rows contain; default: all rows")
     parser.add_argument("--eager", action=argparse.BooleanOptionalAction, default=True)

@@ -1,0 +1,94 @@
+"""Drafters in experiments: which systems may draft, what decodes are called, and what bundles carry."""
+
+from __future__ import annotations
+
+import pytest
+from refusals import fields_of
+
+from workflow_src.config import Plan
+from workflow_src.config.load import load
+from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import Manifest
+
+
+def experiment(*decodes, **systems):
+    """`smoke` with these decodes of its teacher, and further systems."""
+    entries = [{"system": "teacher", "search": "verified", **decode} for decode in decodes]
+    return load({"experiment": "mine", "extends": "smoke", "systems": systems, "decodes": entries})
+
+
+def test_names_of_decodes_say_how_drafts_are_made_and_accepted():
+    loaded = experiment(
+        {"drafter": ["ctc", "lvm"]},
+        {"drafter": "ctc", "tolerance": 3.0, "top": 2, "drafts": 3, "block": 12},
+        {"drafter": "lvm", "draft_search": "delta"},
+        {"drafter": "ctc", "tune": ["tolerance", "top"]},
+        {"drafter": "ctc", "drafts": 2, "engine": "cuda_graphs"},
+    )
+    assert [decode.name for decode in loaded.decodes] == [
+        "verified-from-ctc",
+        "verified-from-lvm",
+        "verified-from-ctc-drafts3-tolerance3-top2-block12",
+        "verified-from-lvm-by-delta",
+        "verified-from-ctc-tuned",
+        "verified-from-ctc-drafts2-cuda_graphs-float32",
+    ]
+    assert loaded.decodes[4].tune == {"tolerance": [0.0, 0.5, 1.0, 2.0, 3.0], "top": [2, 3, 5]}
+
+
+def test_labels_show_tolerance_and_passes():
+    decodes = [{"drafter": "ctc"}, {"drafter": "ctc", "tolerance": 3.0}, {"drafter": "ctc", "drafts": 2}]
+    plan = Plan(experiment(*decodes))
+    labels = [decode.label(2.54) for decode in Manifest.of(plan, {}.__getitem__).decodes]
+    assert labels == [
+        "verified, a draft of ctc (2.5 passes used)",
+        "verified, a draft of ctc (tolerance 3; 2.5 passes used)",
+        "verified, 2 drafts of ctc (2.5 passes used)",
+    ]
+
+
+def test_a_decode_follows_the_drafter_and_its_bundle():
+    plan = Plan(experiment({"drafter": "ctc"}))
+    (decode,) = plan.loaded.decodes
+    assert plan.systems_in_roles(decode) == {"drafter": "ctc"}
+
+
+@pytest.mark.parametrize(
+    ("decode", "fields"),
+    [
+        ({}, {"setting": "decodes[0].drafter"}),
+        ({"drafter": "teacher"}, {"setting": "decodes[0].drafter", "value": "teacher", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "lm"}, {"setting": "decodes[0].drafter", "value": "lm", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "score"}, {"setting": "decodes[0].drafter", "value": "score", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "lvm", "drafts": 2}, {"setting": "decodes[0].drafts", "value": 2, "hint": "lower it"}),
+        (
+            {"drafter": "ctc", "draft_search": "argmax"},
+            {"setting": "decodes[0].draft_search", "value": "argmax", "allowed": ("ctc-beam", "ctc-greedy")},
+        ),
+        (
+            {"drafter": "ctc", "draft_search": "ctc-greedy", "drafts": 2},
+            {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
+        ),
+        ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
+        ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
+        ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),
+        ({"drafter": "ctc", "engine": "onnxruntime"}, {"setting": "decodes[0].engine", "value": "onnxruntime"}),
+        ({"drafter": "ctc", "engine": "ctranslate2"}, {"setting": "decodes[0].engine", "value": "ctranslate2"}),
+    ],
+    ids=str,
+)
+def test_what_cannot_draft_is_refused(decode, fields):
+    with pytest.raises(ConfigError) as refused:
+        experiment(decode)
+    assert fields_of(refused.value, fields) == fields
+
+
+def test_a_teacher_may_carry_a_drafter_that_it_taught():
+    """No circle: texts are distilled by the weights, and its bundle is made when both are trained."""
+    loaded = experiment({"drafter": "ctc"}, teacher={"carries": {"drafter": "ctc"}})
+    plan = Plan(loaded)
+    assert plan.system("teacher").carries == {"drafter": "ctc"} and plan.system("ctc").teachers == ["teacher"]
+    with pytest.raises(ConfigError) as refused:
+        experiment({"drafter": "ctc"}, teacher={"carries": {"drafter": "lm"}})
+    fields = {"setting": "systems.teacher.carries.drafter", "value": "lm", "allowed": ("ctc", "lvm")}
+    assert fields_of(refused.value, fields) == fields

@@ -1,0 +1,86 @@
+"""Bundles of autoregressive systems that carry a drafter, and drafters of other bundles."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+from refusals import fields_of
+
+from workflow_src import Translator
+from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.spec import UNK
+
+LINES = ["der Hund ruht heute", "ein Vogel kommt", "kein Baum bleibt dort", ""]
+
+
+@pytest.fixture(scope="module")
+def bundles(tiny, training_words, run_stage, tmp_path_factory):
+    """A teacher and a one-pass system, and bundles of both and of the teacher with that drafter."""
+    root = tmp_path_factory.mktemp("drafted")
+    words = ["--languages", "de", "en"]
+    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
+    weights = {}
+    for family in ("transformer", "nat"):
+        run_stage("train", training_words(family, root / family))
+        weights[family] = root / family / "model.safetensors"
+
+    def export(name, model, *options):
+        run_stage("export_bundle", [*words, "--model", str(model), "--output-folder", str(root / name), *options])
+        return root / name
+
+    return SimpleNamespace(
+        export=export,
+        weights=weights,
+        plain=export("plain", weights["transformer"]),
+        drafter=export("drafter", weights["nat"]),
+        carrying=export("carrying", weights["transformer"], "--roles", f"drafter={weights['nat']}"),
+    )
+
+
+def load(folder) -> Translator:
+    return Translator.load(folder, device="cpu", threads=1, engine="eager")
+
+
+def test_a_bundle_checks_drafts_of_the_system_that_it_carries(bundles):
+    carrying, plain = load(bundles.carrying), load(bundles.plain)
+    expected = plain.translate(LINES, search="greedy", return_scores=True)
+    drafted = carrying.translate(LINES, search="verified", return_scores=True)
+    outside = plain.translate(LINES, search="verified", drafter=load(bundles.drafter), return_scores=True)
+    for actual in (drafted, outside):
+        assert [line.text for line in actual] == [line.text for line in expected]
+        assert [line.score for line in actual] == pytest.approx([line.score for line in expected], abs=1e-5)
+    # Its own searches, and its name, stay.
+    assert carrying.translate(LINES) == plain.translate(LINES) and carrying.description.system == "teacher"
+
+
+def test_passes_are_counted_sentence_by_sentence(bundles):
+    carrying = load(bundles.carrying)
+    settings, systems = carrying.settings("verified", tolerance=1e6, top=UNK)
+    hypotheses = carrying.search(LINES, settings, systems)
+    greedy = carrying.search(LINES, carrying.settings("greedy")[0])
+    assert [0 < passes for passes in hypotheses.steps] == [True, True, True, False]
+    exact = carrying.search(LINES, carrying.settings("verified")[0]).steps
+    assert all(passes <= len(words) + 1 for passes, words in zip(exact, greedy.tokens, strict=True))
+
+
+def test_without_a_drafter_there_is_nothing_to_check(bundles):
+    plain = load(bundles.plain)
+    with pytest.raises(ConfigError) as refused:
+        plain.translate(LINES, search="verified")
+    fields = {"setting": "drafter", "mentions": ("translates in one pass",)}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ConfigError) as refused:
+        plain.translate(LINES, search="verified", drafter=load(bundles.plain))
+    fields = {"setting": "drafter", "value": "teacher", "mentions": ("translates in one pass", "nat")}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ConfigError) as refused:
+        load(bundles.carrying).translate(LINES, search="verified", draft_search="argmax")
+    fields = {"setting": "draft_search", "value": "argmax", "allowed": ("ctc-beam", "ctc-greedy")}
+    assert fields_of(refused.value, fields) == fields
+
+
+def test_a_bundle_carries_no_drafter_that_writes_word_by_word(bundles):
+    with pytest.raises(ArtifactError):
+        bundles.export("wrong", bundles.weights["transformer"], "--roles", f"drafter={bundles.weights['transformer']}")
