@@ -48,8 +48,11 @@ class Operations:
             return sum(system.family.weights(system.model).values())
         if system.family.fit:
             return 0
-        count = self._counted("parameters", {MODEL: system}, None, lambda counting, own: counting.size(own[MODEL]))
-        return int(count or 0)
+
+        def count(_counting: Any, networks: Mapping[str, Any]) -> float:
+            return float(sum(parameter.numel() for parameter in networks[MODEL].parameters()))
+
+        return int(self._counted("parameters", {MODEL: system}, None, count) or 0)
 
     def of(self, work: Work) -> float | None:
         """Operations of a job's work; None where the number of its sentences is not known."""

@@ -102,7 +102,7 @@ class ExportedGraphs:
     ) -> bool:
         """Whether the graphs of single sentences (`alone`), or those of batches, need no export."""
         alone = alone or self.int8
-        key = self._key(settings, scored, alone)
+        key = graph_key(settings, scored, alone)
         functions = self._functions_of_roles(settings, networks)
         return (key in self._sessions or self._path(key).is_file()) and all(
             function.ready(alone) for function in functions
@@ -192,7 +192,7 @@ class ExportedGraphs:
             return self._opened_now(settings, scored, alone, networks)
 
     def _opened_now(self, settings: SearchSettings, scored: bool, alone: bool, networks: Networks | None) -> _Opened:
-        name, key = registry.search_of(settings).name, self._key(settings, scored, alone)
+        name, key = registry.search_of(settings).name, graph_key(settings, scored, alone)
 
         def make() -> bytes:
             from workflow_src.engines.onnx_export import export
@@ -253,11 +253,6 @@ class ExportedGraphs:
         """The file of a graph, named by what it depends on: weights, code and libraries (`digest`), and settings."""
         dependencies = [weights, key, self.int8]
         return self.folder / f"{hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:32]}.onnx"
-
-    @staticmethod
-    def _key(settings: SearchSettings, scored: bool, alone: bool) -> str:
-        """The key of a graph among the graphs of a system."""
-        return graph_key(settings, scored, alone)
 
 
 def _run(session: Any, feed: Mapping[str, np.ndarray], title: Callable[[], str]) -> list[np.ndarray]:

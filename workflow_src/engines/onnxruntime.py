@@ -16,6 +16,7 @@ from torch import nn
 
 from workflow_src.engines.exported import ExportedGraphs
 from workflow_src.errors import ConfigError
+from workflow_src.runtime.device import cpu_flags
 
 log = logging.getLogger("continuum")
 
@@ -69,10 +70,7 @@ def int8_is_safe() -> bool:
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    try:
-        flags = open("/proc/cpuinfo").read()
-    except OSError:
-        return False
+    flags = cpu_flags()
     return "avx512_vnni" in flags or "avx_vnni" in flags
 
 

@@ -18,8 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.aligned import Aligned, aligned_loss, own_symbols
-from workflow_src.losses.common import Cells
-from workflow_src.types import PAD
+from workflow_src.types import PAD, Cells
 
 # Cost of a cell that no alignment reaches.
 NEVER = 1e30

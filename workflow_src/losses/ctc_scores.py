@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, occupancies
 from workflow_src.nn.models import AlignedModel
 from workflow_src.types import wide
@@ -50,7 +51,7 @@ def output_log_probability(model: AlignedModel, states: SlotStates, target: Tens
 
     Only the logits of an output's own symbols are computed.
     """
-    symbols = F.pad(target, (1, 0), value=model.blank)
+    symbols = own_symbols(target, model.blank)
     own_logits = torch.einsum(
         "bnd,bud->bnu", wide(states.hidden), wide(F.embedding(symbols, model.target_embedding.weight))
     )

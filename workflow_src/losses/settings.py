@@ -10,6 +10,26 @@ from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
 
 
+def changed(settings: Frozen, name: str) -> bool:
+    """Whether a setting differs from its default."""
+    return getattr(settings, name) != type(settings).model_fields[name].default
+
+
+class Matches(Frozen):
+    """Training by the expected matches of n-grams (`losses/matches.py`)."""
+
+    ngrams: Literal[0, 1, 2] = Field(
+        0,
+        description="the expected matches of n-grams of this length are learned in place of the likelihood, by a "
+        "system that starts from a trained one; 0: the likelihood",
+    )
+
+
+def continues_training(objective: Matches) -> str | None:
+    """Outputs of an untrained system match nothing."""
+    return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
+
+
 class CrossEntropyConfig(Frozen):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
 

@@ -18,7 +18,14 @@ from workflow_src.nn.layers import (
 )
 from workflow_src.nn.models import Refiner
 from workflow_src.nn.settings import RefinerConfig
-from workflow_src.nn.weights import copy_matching
+from workflow_src.nn.weights import copy_matching, renamed
+
+# Where weights of a model with latents go.
+PLACES = {
+    "decoder_stack.": ("stack.",),
+    "decoder.": ("stack.",),
+    "latents.projection.": ("latent_projection.",),
+}
 
 
 class LatentStack(Refiner):
@@ -44,18 +51,4 @@ class LatentStack(Refiner):
 
     def start_from_base(self, weights: dict[str, Tensor]) -> list[str]:
         """Copy the decoder's layers of a model with latents and its projection of z; returns the names of both."""
-        return copy_matching(self, {_own_name(name): tensor for name, tensor in weights.items()})
-
-
-# Prefixes, in models with latents, of the weights that a network starts from.
-DECODERS = ("decoder_stack.", "decoder.")
-PROJECTIONS = ("latents.projection.",)
-
-
-def _own_name(name: str) -> str:
-    """The name, in a network over latents, of a weight of a model with latents."""
-    for prefixes, replacement in ((DECODERS, "stack."), (PROJECTIONS, "latent_projection.")):
-        for prefix in prefixes:
-            if name.startswith(prefix):
-                return replacement + name.removeprefix(prefix)
-    return name
+        return copy_matching(self, renamed(weights, PLACES))

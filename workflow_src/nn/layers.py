@@ -32,7 +32,7 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
     return codes
 
 
-def attention_bias(mask: Tensor, dtype: torch.dtype = torch.float32, alone: bool = True) -> Tensor | None:
+def attention_bias(mask: Tensor, alone: bool = True) -> Tensor | None:
     """Additive scores (B, 1, 1, S) from a mask (B, S); None where the CPU knows that every position is real.
 
     A mask on a GPU is not read: that would be a synchronisation in every stack, which captured graphs cannot have. A
@@ -43,12 +43,12 @@ def attention_bias(mask: Tensor, dtype: torch.dtype = torch.float32, alone: bool
             return None
     elif mask.device.type == "cpu" and bool(mask.all()):
         return None
-    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
+    return torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, MASKED)[:, None, None, :]
 
 
-def causal_bias(length: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Tensor:
+def causal_bias(length: int, device: torch.device) -> Tensor:
     """Additive scores (1, 1, T, T) that keep a position from seeing later ones."""
-    return torch.full((length, length), MASKED, device=device, dtype=dtype).triu_(1)[None, None]
+    return torch.full((length, length), MASKED, device=device).triu_(1)[None, None]
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, fused: bool) -> Tensor:

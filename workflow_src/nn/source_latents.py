@@ -35,11 +35,9 @@ class SourceLatents(nn.Module):
         self.posterior_head = GaussianHead(config.dim, latent_dim)
         self.projection = nn.Linear(latent_dim, config.dim)
 
-    @torch.no_grad()
     def scale_heads(self, factor: float) -> None:
-        """Large heads at the start make a KL of tens of nats that training first has to undo."""
         for head in (self.prior_head, self.posterior_head):
-            head.linear.weight.mul_(factor)
+            head.scale(factor)
 
     def prior(self, memory: Memory) -> tuple[Tensor, Tensor]:
         """Mean and deviation of p(z|x), (B, S, Z) each."""

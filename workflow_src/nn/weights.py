@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -93,10 +93,21 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
     return copied
 
 
-def copy_places(
-    module: nn.Module, weights: dict[str, Tensor], names_here: Callable[[str], list[str]] | None = None
-) -> list[str]:
-    """`copy_matching` of another model's weights; `names_here` maps a name there to the names of parameters here.
+def renamed(weights: dict[str, Tensor], places: Mapping[str, tuple[str, ...]]) -> dict[str, Tensor]:
+    """Weights by their names in another network: `places` has, for the beginnings of names, all that replace them.
+
+    Names that begin with none of them stay.
+    """
+    tensors = {}
+    for name, tensor in weights.items():
+        start = next((start for start in places if name.startswith(start)), "")
+        for own_start in places.get(start, ("",)):
+            tensors[own_start + name.removeprefix(start)] = tensor
+    return tensors
+
+
+def copy_places(module: nn.Module, weights: dict[str, Tensor], places: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """`copy_matching` of weights that are `renamed`.
 
     Raises ConfigError where the embeddings of the target have another shape: then hardly anything would be copied.
     """
@@ -109,9 +120,7 @@ def copy_places(
             f"{tuple(own_embedding.shape)}; both need the same subwords and the same model.dim",
             hint="change it or the preset",
         )
-    if names_here is None:
-        return copy_matching(module, weights)
-    return copy_matching(module, {here: weights[name] for name in weights for here in names_here(name)})
+    return copy_matching(module, renamed(weights, places))
 
 
 def _lacks_symbols(parameter: Tensor, tensor: Tensor, symbols: Symbols, foreign: int = 0) -> bool:

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -90,11 +91,16 @@ def _cpu_has_bfloat16() -> bool:
     capabilities = torch.backends.cpu.get_cpu_capability()
     if not capabilities.startswith("AVX512") and capabilities != "AMX":
         return False
-    try:
-        flags = open("/proc/cpuinfo").read()
-    except OSError:
-        return False
+    flags = cpu_flags()
     return "amx_bf16" in flags or "avx512_bf16" in flags
+
+
+def cpu_flags() -> str:
+    """What Linux says of the CPU's instructions; empty where it says nothing."""
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
 
 
 def set_threads(threads: int | None) -> None:

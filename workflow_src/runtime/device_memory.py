@@ -67,9 +67,3 @@ def available(device: torch.device) -> int:
         cached = int(dict(line.split() for line in statistics.splitlines())["inactive_file"])
         free.append(int(maximum) - (int(current) - cached))
     return max(0, min(free))
-
-
-def release() -> None:
-    """Give cached memory of a GPU back to it, so that parts of another size find room."""
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.empty_cache()

@@ -106,11 +106,6 @@ def words(length: int) -> list[int]:
     return [WORD] * length
 
 
-def size(network: nn.Module) -> float:
-    """Trained parameters."""
-    return float(sum(parameter.numel() for parameter in network.parameters()))
-
-
 def update(networks: Mapping[str, nn.Module], family: str, objective: Frozen | dict[str, Any], length: int) -> float:
     """Operations of an update for a position of the target: `length` subwords and an end symbol on both sides.
 

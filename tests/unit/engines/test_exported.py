@@ -16,6 +16,7 @@ from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.search import graph_key
 from workflow_src.engines.exported import code_digest, delete_old
 from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.errors import ConfigError
@@ -242,7 +243,7 @@ def test_graphs_that_were_not_used_for_longest_are_deleted(tmp_path):
 def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monkeypatch, caplog):
     from workflow_src.engines import onnx_export
 
-    path = engine._path(engine._key(settings, True, True))
+    path = engine._path(graph_key(settings, True, True))
     content = path.read_bytes()
     monkeypatch.setattr(onnx_export, "export", lambda *_words: content)
     path.write_bytes(content[: len(content) // 2])
@@ -261,7 +262,7 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
     equal_share = np.mean([a == b for a, b in zip(hypotheses.tokens, expected, strict=True)])
     # Without VNNI instructions, 8-bit products may overflow.
     assert equal_share < 1 and (equal_share > 0.1 or not int8_is_safe())
-    content = onnx.load_from_string(engine._path(engine._key(settings, False, True)).read_bytes())
+    content = onnx.load_from_string(engine._path(graph_key(settings, False, True)).read_bytes())
     kinds = [node.op_type for node in content.graph.node]
     # Every product of the toy is large: queries, keys and values, attention's output, feed-forward layers, words.
     assert kinds.count("MatMulInteger") == 3 + 6 + 1 and "MatMul" not in kinds

@@ -5,8 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from workflow_src.losses.settings import Matches, changed, continues_training
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, Family, Frozen, Look
+from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, Family, Look
 
 
 class DatConfig(StackConfig):
@@ -24,12 +25,7 @@ class DatConfig(StackConfig):
     )
 
 
-class DatObjectiveConfig(Frozen):
-    ngrams: Literal[0, 1, 2] = Field(
-        0,
-        description="the expected matches of n-grams of this length are learned in place of the likelihood, by a "
-        "system that starts from a trained one; 0: the likelihood",
-    )
+class DatObjectiveConfig(Matches):
     glance_share: float = Field(
         0.5, ge=0, le=1, description="share of the wrong symbols that is shown when training begins; 0: glancing is off"
     )
@@ -39,14 +35,9 @@ class DatObjectiveConfig(Frozen):
 def conflict(_model: DatConfig, objective: DatObjectiveConfig) -> str | None:
     """Glancing is of the likelihood: a setting of it that was changed has no effect on n-gram matches."""
     for name in ("glance_share", "glance_end"):
-        if objective.ngrams and getattr(objective, name) != type(objective).model_fields[name].default:
+        if objective.ngrams and changed(objective, name):
             return f"objective.{name} is of the likelihood, and objective.ngrams replaces that; remove one of the two"
     return None
-
-
-def continues_training(objective: DatObjectiveConfig) -> str | None:
-    """Outputs of an untrained system match nothing."""
-    return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
 
 
 FAMILY = Family(

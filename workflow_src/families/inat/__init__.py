@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
+from workflow_src.losses.settings import changed
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look
 
@@ -54,7 +55,7 @@ class InatObjectiveConfig(Frozen):
 def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
     """Why a setting of corruption or of guesses has no effect; None where all have one."""
     for name in ("corruption_share", "corruptions"):
-        if objective.dae_mix == 0 and getattr(objective, name) != type(objective).model_fields[name].default:
+        if objective.dae_mix == 0 and changed(objective, name):
             return f"objective.{name} is for objective.dae_mix above 0, and that is 0; remove one of the two"
     if objective.dae_mix == 1 and objective.guess != "argmax":
         return (

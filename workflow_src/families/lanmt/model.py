@@ -84,6 +84,13 @@ class SourceLatentVariableModel(SourceLatentModel):
         return words + wide(self.length(memory, z)).log_softmax(-1).gather(1, classes[:, None])[:, 0]
 
 
+# Where a transformer's layers go.
+PLACES = {
+    "encoder.": ("encoder.", "latents.target_encoder."),
+    "decoder.": ("decoder.", "latents.source_decoder."),
+}
+
+
 def start(
     model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
@@ -94,18 +101,4 @@ def start(
     """
     if tensors is None:
         return None
-    return copy_places(model, tensors, _places if family == "transformer" else None)
-
-
-PLACES = {
-    "encoder.": ("encoder.", "latents.target_encoder."),
-    "decoder.": ("decoder.", "latents.source_decoder."),
-}
-
-
-def _places(name: str) -> list[str]:
-    """Names of the parameters that a teacher's parameter initialises."""
-    for prefix, prefixes in PLACES.items():
-        if name.startswith(prefix):
-            return [own_prefix + name.removeprefix(prefix) for own_prefix in prefixes]
-    return [name]
+    return copy_places(model, tensors, PLACES if family == "transformer" else {})

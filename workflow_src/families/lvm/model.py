@@ -6,7 +6,6 @@ decoder p(y|z,x) are each a stack of non-causal decoder layers over the same sou
 
 from __future__ import annotations
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -43,10 +42,8 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
         self.posterior_head = GaussianHead(config.dim, config.latent_dim)
         self.latent_projection = nn.Linear(config.latent_dim, config.dim)
         initialise(self)
-        with torch.no_grad():
-            # Large heads at the start make a KL of tens of nats that training first has to undo.
-            for head in (self.prior_head, self.posterior_head):
-                head.linear.weight.mul_(config.head_scale)
+        for head in (self.prior_head, self.posterior_head):
+            head.scale(config.head_scale)
 
     # 1. Targets and their lengths.
 
@@ -103,6 +100,10 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
         return (wide(logits).log_softmax(-1).gather(-1, labels[..., None])[..., 0] * mask).sum(1)
 
 
+# Where a transformer's layers go.
+PLACES = {"decoder.": ("prior_stack.", "posterior_stack.", "decoder_stack.")}
+
+
 def start(
     model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
 ) -> list[str] | None:
@@ -113,12 +114,4 @@ def start(
     """
     if tensors is None:
         return None
-    return copy_places(model, tensors, _own_names if family == "transformer" else None)
-
-
-def _own_names(teacher_name: str) -> list[str]:
-    """Names of the parameters that a teacher's parameter initialises."""
-    if teacher_name.startswith("decoder."):
-        suffix = teacher_name.removeprefix("decoder.")
-        return [f"{stack}.{suffix}" for stack in ("prior_stack", "posterior_stack", "decoder_stack")]
-    return [teacher_name]
+    return copy_places(model, tensors, PLACES if family == "transformer" else {})

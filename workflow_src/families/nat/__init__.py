@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
-from workflow_src.losses.settings import Budget
+from workflow_src.losses.settings import Budget, Matches, changed, continues_training
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import (
     ALIGNED,
@@ -70,7 +70,7 @@ class NatConfig(StackConfig):
         return self
 
 
-class NatObjectiveConfig(Budget):
+class NatObjectiveConfig(Budget, Matches):
     """Settings of training; the choice of the loss is a setting of the model."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="of the labels; the paper has 0.01")
@@ -80,11 +80,6 @@ class NatObjectiveConfig(Budget):
         gt=0,
         allow_inf_nan=False,
         description="axe: times the cost of a subword that shares its position; with 1, outputs lose words",
-    )
-    ngrams: Literal[0, 1, 2] = Field(
-        0,
-        description="ctc: the expected matches of n-grams of this length are learned in place of the likelihood, by a "
-        "system that starts from a trained one; 0: the likelihood",
     )
     glance: Literal["none", "random", "glat"] = Field(
         "none",
@@ -115,7 +110,7 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
     """Why a setting that was changed has no effect with the switches of this model; None where all have one."""
     for section, config, needs in (("model", model, MODEL_SETTINGS), ("objective", objective, OBJECTIVE_SETTINGS)):
         for name, (switch, values) in needs.items():
-            if _changed(config, name) and getattr(model, switch) not in values:
+            if changed(config, name) and getattr(model, switch) not in values:
                 return (
                     f"{section}.{name} is for model.{switch}: {' or '.join(values)}, and that is "
                     f"{getattr(model, switch)}; remove one of the two"
@@ -127,20 +122,16 @@ def conflict(model: NatConfig, objective: NatObjectiveConfig) -> str | None:
                 f"{model.latent}; remove it"
             )
         for name in ("label_smoothing", "glance"):
-            if _changed(objective, name):
+            if changed(objective, name):
                 return (
                     f"objective.{name} is of the likelihood, and objective.ngrams replaces that; remove one of the two"
                 )
     for name in ("glance_count", "glance_share", "glance_end"):
-        if _changed(objective, name) and objective.glance != "glat":
+        if changed(objective, name) and objective.glance != "glat":
             return (
                 f"objective.{name} is for objective.glance: glat, and that is {objective.glance}; remove one of the two"
             )
     return None
-
-
-def _changed(config: NatConfig | NatObjectiveConfig, name: str) -> bool:
-    return getattr(config, name) != type(config).model_fields[name].default
 
 
 def lacks(model: NatConfig) -> frozenset[str]:
@@ -166,11 +157,6 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
             if getattr(settings, name) != settings.default(name):
                 return f"takes no {name}: its latents are those of source positions; remove {name}"
     return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
-
-
-def continues_training(objective: NatObjectiveConfig) -> str | None:
-    """Outputs of an untrained system match nothing."""
-    return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
 
 
 def layers(model: NatConfig) -> int:
