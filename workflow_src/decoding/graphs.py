@@ -16,14 +16,17 @@ def graph_of(model: GraphModel, memory: Memory) -> tuple[Tensor, Tensor, Tensor]
     return wide(model.logits(hidden)), model.transitions(hidden, mask), mask
 
 
-def best_words(logits: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The best word of each vertex, and its log-probability, both (B, L), of logits (B, L, V).
+def best_words(logits: Tensor, mask: Tensor, scored: bool = True) -> tuple[Tensor, Tensor]:
+    """The best word of each vertex, and, if `scored`, its log-probability, else 0, both (B, L), of logits (B, L, V).
 
     The log-probability is 0 at the last vertex of each sentence, which puts out the end for certain.
     """
-    best, words = logits.max(-1)
+    if not scored:
+        return logits.argmax(-1), torch.zeros_like(logits[..., 0])
+    # ONNX Runtime has a fast kernel for this, and a slow one for the logarithm of the sum alone.
+    best, words = logits.log_softmax(-1).max(-1)
     end = torch.arange(mask.size(1), device=mask.device) == mask.sum(1, keepdim=True) - 1
-    return words, torch.where(end, 0.0, best - logits.logsumexp(-1))
+    return words, torch.where(end, 0.0, best)
 
 
 def merged(outputs: list[int]) -> list[int]:

@@ -21,7 +21,7 @@ class GraphPath(SearchModule):
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
         logits, transitions, mask = graph_of(self.model, self.encode(source))
-        words, gains = best_words(logits, mask)
+        words, gains = best_words(logits, mask, self.scored or self.settings.lookahead > 0)
         vertex = torch.arange(mask.size(1), device=mask.device)
         end = vertex == mask.sum(1, keepdim=True) - 1
         following = (transitions + self.settings.lookahead * gains[:, None]).argmax(-1)
