@@ -46,8 +46,8 @@ def _beam(
 ) -> PrefixBeam:
     """`beam_of`, cached: the next batch can use cached probabilities of the language model."""
     # Compiling takes long, and other language models are computed uncompiled.
-    usable = language_model is None or isinstance(language_model, NgramModel)
-    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=usable and _fast())
+    compilable = language_model is None or isinstance(language_model, NgramModel)
+    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=compilable and _fast())
 
 
 def hypotheses_of_rows(

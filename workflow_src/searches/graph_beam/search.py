@@ -13,6 +13,7 @@ from torch import Tensor
 
 from workflow_src.decoding.compiled import Words, usable
 from workflow_src.decoding.graphs import best_words, graph_of
+from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
@@ -72,6 +73,14 @@ def _fast() -> bool:
     return usable(compiled.search, try_out)
 
 
+@functools.lru_cache(maxsize=1)
+def beam_of(settings: GraphBeamSettings, classes: int, language_model: LanguageModel | None) -> PrefixBeam:
+    """The search for sentences, compiled where possible; cached, so that the next batch can use what it remembers."""
+    # Compiling takes long, and other language models are computed uncompiled.
+    compilable = language_model is None or isinstance(language_model, NgramModel)
+    return PrefixBeam(settings, classes, language_model, fast=compilable and _fast())
+
+
 class GraphBeam(SearchModule):
     """`forward` returns logits of words (B, L, V), log-probabilities of the best ones (B, L), transitions (B, L, L) and
     numbers of vertices (B,); the search over prefixes reads these."""
@@ -84,7 +93,7 @@ class GraphBeam(SearchModule):
         self.rows = 1
         language_model = networks.get(LM)
         scorer = None if language_model is None else language_model.scorer
-        self.beam = PrefixBeam(settings, len(self.model.output_bias), scorer, _fast())
+        self.beam = beam_of(settings, len(self.model.output_bias), scorer)
 
     def forward(
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
