@@ -104,12 +104,11 @@ class SearchSettings(Frozen):
     def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
         """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.
 
-        Such a setting may have its default, and dev may not choose it (`tune`) unless it chooses the other one too.
+        Such a setting may have its default, and dev may not choose it (`tune`).
         """
         for name, option in _options(type(self)).items():
             other, value, default = option.only_with, getattr(self, name), self.default(name)
-            is_used = other is None or other in tune or getattr(self, other)
-            if not is_used and (name in tune or value != default):
+            if other is not None and not getattr(self, other) and (name in tune or value != default):
                 setting, value = (f"tune.{name}", list(tune[name])) if name in tune else (name, value)
                 error = ConfigError(setting, value, problem=f"without {other}", allowed=[default], hint=f"add {other}")
                 raise error.within(section)

@@ -116,14 +116,15 @@ def test_rows_go_on_where_they_are_rewound_to(reader):
     rows = reader([4, 1, 6])
     rows.block(first_block(3, 5))
     rows.rewind(5, 1, 3)
+    rows.block(words(3, 2, 6))
     rows.block(words(3, 3, 1))
-    rows.rewind(6, 4, 3)
+    rows.rewind(8, 6, 5)
     rows.single(words(3, 1, 2)[:, 0])
     rows.block(words(3, 6, 3))
     # All at the same position again, and all at the beginning of the block.
-    rows.rewind(9, 9, 9)
+    rows.rewind(11, 11, 11)
     rows.block(words(3, 2, 4))
-    rows.rewind(9, 9, 9)
+    rows.rewind(11, 11, 11)
     rows.single(words(3, 1, 5)[:, 0])
 
 

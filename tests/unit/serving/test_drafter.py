@@ -51,6 +51,9 @@ def test_a_bundle_checks_drafts_of_the_system_that_it_carries(bundles):
     for actual in (drafted, outside):
         assert [line.text for line in actual] == [line.text for line in expected]
         assert [line.score for line in actual] == pytest.approx([line.score for line in expected], abs=1e-5)
+    # Dev may have chosen a rank beside a tolerance of 0, where it has no effect.
+    ranked = carrying.translate(LINES, search="verified", top=2)
+    assert ranked == [line.text for line in expected]
     # Its own searches, and its name, stay.
     assert carrying.translate(LINES) == plain.translate(LINES) and carrying.description.system == "teacher"
 

@@ -42,8 +42,8 @@ class VerifiedSettings(SearchSettings):
         allow_inf_nan=False,
         description="words of a draft whose log-probability is at most this far below the best are accepted",
     )
-    top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}", only_with="tolerance")] = Field(
-        5, ge=1, description="and which are among so many best words"
+    top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}")] = Field(
+        5, ge=1, description="and which are among so many best words; without tolerance it has no effect"
     )
     block: Annotated[int, Option(part="-block{}")] = Field(8, ge=1, description="words of a draft that a pass checks")
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")

@@ -16,7 +16,7 @@ from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, PAD, Hypotheses, with_start
+from workflow_src.types import EOS, PAD, Hypotheses
 
 V = 11
 LENGTHS = [4, 1, 6, 2, 5]
@@ -124,22 +124,39 @@ def drafted(words: list[int], place: int, other: int) -> dict[str, tuple[list[in
     }
 
 
-class Chain(AutoregressiveModel):
-    """A model that says 3, 4, 5, … 29 and ends, whatever its source is."""
+class Saying(AutoregressiveModel):
+    """A model that says some words below 31 and ends, whatever its source and its words before are."""
 
-    def __init__(self):
+    def __init__(self, words: list[int]):
         super().__init__()
-        self.config = types.SimpleNamespace(max_positions=64)
+        self.config, self.words = types.SimpleNamespace(max_positions=64), words
 
     def encode(self, source):
         return Memory(source[..., None].double(), source != PAD, None, source, source[..., None].double())
 
     def hidden(self, memory, target):
-        return with_start(target)[..., None].double()
+        places = torch.arange(target.size(1) + 1, dtype=torch.float64)
+        return places[:, None].expand(target.size(0), -1, 1)
 
     def logits(self, hidden):
-        after = torch.tensor([0, 3, 0, *range(4, 30), EOS, EOS])
-        return 5 * F.one_hot(after[hidden[..., 0].long()], 31).double()
+        said = torch.tensor([*self.words, *[EOS] * 64])
+        return 5 * F.one_hot(said[hidden[..., 0].long()], 31).double()
+
+
+@pytest.mark.parametrize(
+    "words, draft, passes",
+    [
+        # 10 stands two places before the refused word, too.
+        ([10, 11, 10, 13, 14, 15], [10, 11, 9, 10, 13, 14, 15], 2),
+        # 20 stands next to the refused word, but behind another word than in the output.
+        ([10, 11, 20, 13, 14, 15], [10, 11, 9, 20, 8, 11, 20, 13, 14, 15], 2),
+        # Ten places on is too far: the draft is of no use until its end.
+        ([10, 11, 20, 13], [10, 11, *[9] * 10, 20, 13], 3),
+    ],
+)
+def test_a_draft_goes_on_at_the_nearest_place_with_the_last_words(words, draft, passes):
+    actual = verify(Saying(words), pairs([12], [1]).source, [[draft]], settings(block=90))
+    assert (actual.tokens, actual.steps) == ([words], [passes])
 
 
 @pytest.mark.parametrize("place", [1, 2, 7, 19])
@@ -147,7 +164,7 @@ class Chain(AutoregressiveModel):
 def test_a_draft_is_lined_up_behind_a_wrong_place(kind, place):
     words = [*range(3, 30)]
     draft, passes = drafted(words, place, 30)[kind]
-    actual = verify(Chain(), pairs([12], [1]).source, [[draft]], settings(block=90))
+    actual = verify(Saying(words), pairs([12], [1]).source, [[draft]], settings(block=90))
     assert (actual.tokens, actual.steps) == ([words], [passes])
 
 
