@@ -251,13 +251,16 @@ def command(entry: Entry) -> str:
     _, precision, mode = placement(library if compute_type else None, compute_type or None)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
+    roles = kind.roles()
     for name in kind.model_fields:
         value = getattr(settings, name)
         if value == kind.default(name) and name != search.series:
             continue
-        if name in kind.named("role"):
-            if kind.option(name).role not in _carried():
-                words += [f"--{kind.option(name).role}", f"bundles/{value}/seed-{row['seed']}"]
+        if name in roles:
+            role = roles[name]
+            # A bundle may lack one that its searches cannot do without.
+            if role not in _carried() or not search.needs[role].optional:
+                words += [f"--{role}", f"bundles/{value}/seed-{row['seed']}"]
         else:
             words += option_words(name, value)
     words += ["--precision", precision] if exports and precision != "auto" else []

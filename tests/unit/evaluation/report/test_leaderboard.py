@@ -293,6 +293,19 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
         assert board.read_bytes() == board_content and page.read_text() == text.format(marks)
 
 
+def test_the_command_names_systems_that_a_search_cannot_do_without():
+    """Bundles of one-pass systems have their language model; that of a teacher may lack the drafter."""
+    rows = [
+        row("teacher", "transformer", "verified", 41.0, 2.0, drafter="ctc", tolerance=3.0),
+        row("ctc", "nat", "ctc-beam", 40.0, 2.0, beam=5, language_model="lm"),
+    ]
+    commands = [leaderboard_tables.command(entry) for entry in leaderboard_tables.entries(board_rows(rows))]
+    assert commands == [
+        "--bundle bundles/teacher/seed-1 --search verified --drafter bundles/ctc/seed-1 --tolerance 3.0",
+        "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5",
+    ]
+
+
 def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
     rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
     table = leaderboard_tables.fill(
