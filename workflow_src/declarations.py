@@ -5,10 +5,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from workflow_src.errors import DeclarationError
-from workflow_src.spec import DEFAULTS_NUMBERS, GOES_WITH, MODEL, Analysis, Engine, Family, Metric, Search, phrase
+from workflow_src.spec import (
+    DEFAULTS_NUMBERS,
+    GOES_WITH,
+    MODEL,
+    Analysis,
+    Engine,
+    Family,
+    Metric,
+    Search,
+    SearchSettings,
+    phrase,
+)
 from workflow_src.spec.fields import Code
 
 # Settings that every model has: its width, and how long a sentence may be.
@@ -148,7 +159,7 @@ def _setting(search: Search, name: str) -> Faults:
 
 def _shown(search: Search, name: str) -> bool:
     """Whether rows of a search that differ in a setting have different labels; True where no two values can be made."""
-    values = search.settings.option(name).tune or _others(search.settings.default(name))
+    values = search.settings.option(name).tune or _others(search.settings, name)
     rows = []
     for value in (search.settings.default(name), *values):
         with contextlib.suppress(ValueError):
@@ -157,11 +168,16 @@ def _shown(search: Search, name: str) -> bool:
     return len(labels) == len({getattr(row, name) for row in rows})
 
 
-def _others(default: Any) -> tuple[Any, ...]:
-    """Further values of a setting with a default."""
+def _others(settings: type[SearchSettings], name: str) -> tuple[Any, ...]:
+    """Further values of a setting; some may not be allowed."""
+    default, annotation = settings.default(name), settings.model_fields[name].annotation
+    if get_origin(annotation) is Literal:
+        return get_args(annotation)
     if isinstance(default, bool):
         return (not default,)
-    return (default + 1,) if isinstance(default, int | float) else ("other",)
+    if isinstance(default, int | float):
+        return (default + 1, default - 1, default / 2)
+    return (1, 0.5, "other", ("other",), (1,), (2,))
 
 
 def _is_format(part: Any, values: Iterable[Any]) -> bool:

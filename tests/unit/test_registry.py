@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 import pytest
@@ -460,6 +460,10 @@ def test_a_setting_that_is_in_every_name_is_in_the_label_too():
     """Else rows that differ in it alone look alike."""
     always = Annotated[int, Option(part="-{}", always=True)]
     assert '"tries" in every decode\'s name and in no label' in wrong_search(tries=(always, 3))
+    # Whatever the kind of its values, and where the default is the largest.
+    for kind, default in ((Literal["near", "far"], "near"), (Annotated[float, Field(ge=0, le=1)], 1.0), (bool, False)):
+        option = Annotated[kind, Option(part="-{}", always=True)]
+        assert "in no label" in wrong_search(tries=(option, default))
     settings = pydantic.create_model("Right", __base__=registry.searches()["greedy"].settings, tries=(always, 3))
     greedy = dataclasses.replace(registry.searches()["greedy"], name="right", settings=settings)
     check(declared(search=dataclasses.replace(greedy, label=lambda chosen: f"greedy, {chosen.tries} tries")))

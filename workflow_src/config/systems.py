@@ -272,7 +272,9 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
             raise ConfigError(f"{where}.init_from", problem=reason or "missing", hint=hint)
         if started.family.build != family.build:
             raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
-        for setting in family.continues or ():
+        # Parts of other settings would be untrained.
+        all_but_dropout = tuple(name for name in type(system.model).model_fields if name != "dropout")
+        for setting in family.continues or all_but_dropout:
             _check_agree(system, started, setting)
     # Of a Transformer that starts from one of another width almost no tensor would be copied. Other networks may share
     # embeddings of one width and differ in dim.

@@ -99,6 +99,11 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
         ),
         (
+            {"objective": {"ngrams": 2}, "model": {"upsample": 3.0}, "init_from": "plain"},
+            {"search": "ctc-greedy"},
+            {"setting": "systems.one.model.upsample", "value": 3.0, "mentions": ("plain",)},
+        ),
+        (
             {"objective": {"ngrams": 2}, "init_from": "teacher"},
             {"search": "ctc-greedy"},
             {"setting": "systems.one.init_from", "value": "teacher", "mentions": ("nat",)},
@@ -168,8 +173,9 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
     ],
 )
 def test_what_is_refused_says_why(system, decode, fields):
+    plain = {"family": "nat", "preset": "miniature", "training": TRAINING}
     with pytest.raises(ConfigError) as refused:
-        load(experiment(system, [{"system": "one", **decode}]))
+        load(experiment(system, [{"system": "one", **decode}], plain=plain))
     assert fields_of(refused.value, fields) == fields
 
 
