@@ -106,14 +106,20 @@ def winners(
 
 
 def joined(batches: Sequence[Sequence[Tensor]]) -> tuple[Tensor, ...]:
-    """Outputs of several batches as those of one: (C,), or (C, N, …), padded to the same N."""
+    """Outputs of several batches as those of one: (C, …), padded to the largest size of every axis but the first."""
     if len(batches) == 1:
         return tuple(batches[0])
     return tuple(_concatenated(tensors) for tensors in zip(*batches, strict=True))
 
 
 def _concatenated(tensors: Sequence[Tensor]) -> Tensor:
-    if tensors[0].dim() == 1:
-        return torch.cat(list(tensors))
-    width, after = max(tensor.size(1) for tensor in tensors), [0, 0] * (tensors[0].dim() - 2)
-    return torch.cat([nn.functional.pad(x, (*after, 0, width - x.size(1)), value=PAD) for x in tensors])
+    largest = [max(sizes) for sizes in zip(*(tensor.shape[1:] for tensor in tensors), strict=True)]
+    return torch.cat([_padded(tensor, largest) for tensor in tensors])
+
+
+def _padded(tensor: Tensor, sizes: Sequence[int]) -> Tensor:
+    """`tensor` (C, …), whose axes after the first are padded to `sizes`."""
+    missing = [size - own for size, own in zip(sizes, tensor.shape[1:], strict=True)]
+    # `pad` wants a pair of numbers for each axis, the last axis first.
+    amounts = [amount for number in reversed(missing) for amount in (0, number)]
+    return nn.functional.pad(tensor, amounts, value=PAD)

@@ -38,7 +38,8 @@ class GraphBeamSettings(SearchSettings):
         10.0,
         gt=0,
         allow_inf_nan=False,
-        description="prefixes whose score is this far below that of the best output are dropped",
+        description="prefixes are dropped whose score, divided by any possible length, is this far below that of the "
+        "best output",
     )
     rescorer: Ranker
 

@@ -82,7 +82,11 @@ def search(counts, symbols, probabilities, moves, width, gap, words, start, end_
             if after[i, size - 1]:
                 ends = weight * step(trie, tree[at, NODE], end_of_sentence)[0]
                 ended[at] = log(after[i, size - 1]) + scales[i] + extra[at] + ends
-                best = max(best, ended[at])
+                best = max(best, ended[at] / (tree[at, LENGTH] + 1) ** penalty)
+        # The score that comes within `gap` of the best output at the length that suits it most: division by a larger
+        # length raises scores below 0, and lowers others.
+        within = best - gap
+        least = within * (size - 1 if within < 0 else length + 1) ** penalty
         room = len(prefix) * len(symbols)
         scores, mass_of, node_of = np.empty(room), np.empty(room), np.empty(room, np.int64)
         rows, word_of, entries = np.empty(room, np.int64), np.empty(room, np.int64), 0
@@ -96,10 +100,10 @@ def search(counts, symbols, probabilities, moves, width, gap, words, start, end_
                 if not mass:
                     continue
                 score = log(mass) + scales[i] + extra[at]
-                if score + most < best - gap:
+                if score + most < least:
                     continue
                 added, node = word_score(words, tree[at, NODE], word)
-                if score + added < best - gap:
+                if score + added < least:
                     continue
                 scores[entries], mass_of[entries], node_of[entries] = score + added, mass, node
                 rows[entries], word_of[entries] = i, word

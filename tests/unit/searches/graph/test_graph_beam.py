@@ -15,6 +15,7 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.slots import Row
 from workflow_src.searches.graph_beam import GraphBeamSettings
 from workflow_src.searches.graph_beam.search import PrefixBeam
+from workflow_src.searches.graph_path import GraphPathSettings
 from workflow_src.searches.graph_viterbi import GraphViterbiSettings
 from workflow_src.types import EOS
 
@@ -154,6 +155,64 @@ def test_thresholds_leave_out_what_is_improbable_alone(model):
     pruned = searched({"model": model}, PAIRS.source, GraphBeamSettings(beam=2000, min_ratio=0.5, beam_threshold=None))
     assert all(few < all_ for few, all_ in zip(pruned.candidates, whole.candidates, strict=True))
     assert all(score <= best + 1e-9 for score, best in zip(pruned.scores, whole.scores, strict=True))
+
+
+def chain(first: float, second: float, ends: float, vertices: int):
+    """A row, gains and transitions of vertices that put out 3 and lead to the next one. The first vertex ends with
+    probability `ends`; its successor puts out its word with probability `first`, the one after that with `second`.
+    """
+    transitions = np.eye(vertices, k=1)
+    transitions[0, 1], transitions[0, -1] = 1 - ends, ends
+    gains = np.zeros(vertices)
+    gains[1:3] = math.log(first), math.log(second)
+    row = Row(np.ones(vertices, int), np.full(vertices, 3), np.zeros(vertices), 0.0)
+    return row, gains, np.log(transitions + 1e-300)
+
+
+def test_thresholds_keep_prefixes_whose_scores_are_best_at_greater_lengths():
+    beam = PrefixBeam(GraphBeamSettings(length_penalty=1.1, beam_threshold=0.1), SIZE, None)
+    outputs = beam(*chain(first=1e-4, second=1.0, ends=0.1, vertices=30))
+    expected = math.log(0.9 * 1e-4) / 29**1.1
+    assert max(outputs, key=outputs.__getitem__) == (3,) * 28 and outputs[(3,) * 28] == pytest.approx(expected)
+    # Not even the greatest length brings it within the threshold.
+    hopeless = beam(*chain(first=1e-60, second=1.0, ends=0.1, vertices=30))
+    assert list(hopeless) == [()]
+
+
+def test_thresholds_compare_scores_that_have_the_bonus_of_the_word():
+    graph = chain(first=0.4, second=1.0, ends=0.9, vertices=3)
+    outputs = PrefixBeam(GraphBeamSettings(word_bonus=3.0, beam_threshold=3.0), SIZE, None)(*graph)
+    assert outputs[(3,)] == pytest.approx(math.log(0.1 * 0.4) + 3)
+    kept = PrefixBeam(GraphBeamSettings(word_bonus=-3.0, beam_threshold=7.0), SIZE, None)(*graph)
+    dropped = PrefixBeam(GraphBeamSettings(word_bonus=-3.0, beam_threshold=4.0), SIZE, None)(*graph)
+    assert (3,) in kept and (3,) not in dropped
+
+
+def test_thresholds_divide_scores_above_0_by_the_least_length():
+    def outputs(second: float):
+        row, gains, transitions = chain(first=1.0, second=second, ends=0.5, vertices=6)
+        # Outputs have two words at most, of the four vertices that a longer one could visit.
+        transitions[1, [2, -1]] = math.log(0.5)
+        transitions[2] = transitions[-1]
+        transitions[2, -1] = 0.0
+        settings = GraphBeamSettings(word_bonus=5.0, length_penalty=1.0, beam_threshold=1.0)
+        return PrefixBeam(settings, SIZE, None)(row, gains, transitions)
+
+    best = (math.log(0.25) + 5) / 2
+    for score, kept in ((best - 0.9, True), (best - 1.1, False)):
+        found = outputs(math.exp(3 * score - 10) / 0.25)
+        assert found[(3,)] == pytest.approx(best)
+        assert ((3, 3) in found) == kept
+
+
+@pytest.mark.parametrize("settings", [GraphBeamSettings(beam=3), GraphViterbiSettings(), GraphPathSettings()])
+def test_how_many_sentences_are_computed_at_once_changes_nothing(model, settings, monkeypatch):
+    expected = searched({"model": model}, PAIRS.source, settings)
+    monkeypatch.setattr("workflow_src.decoding.search.ROWS", 2)
+    # The parts have graphs of other sizes.
+    parts = searched({"model": model}, PAIRS.source[[0, 2, 1]], settings)
+    assert [parts.tokens[row] for row in (0, 2, 1)] == expected.tokens
+    assert [parts.scores[row] for row in (0, 2, 1)] == pytest.approx(expected.scores, abs=1e-9)
 
 
 def test_a_rescorer_ranks_the_outputs(model):
