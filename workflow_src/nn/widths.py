@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from typing import cast
+from fractions import Fraction
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from workflow_src.nn.layers import Memory, check_length
+
+# A length, or many (B,).
+Lengths = TypeVar("Lengths", int, Tensor)
+
+
+def ratio_of(factor: float) -> tuple[int, int]:
+    """Numerator and denominator of a factor, whose decimals after the sixth do not count."""
+    ratio = Fraction(factor).limit_denominator(10**6)
+    return ratio.numerator, ratio.denominator
+
+
+def multiplied(lengths: Lengths, ratio: tuple[int, int]) -> Lengths:
+    """`lengths` times a ratio, rounded up.
+
+    In whole numbers: a product such as 1.2 * 25 is a little above or below 30 in floating point, and models must have
+    as many positions for a tensor of lengths as for a width.
+    """
+    numerator, denominator = ratio
+    return (lengths * numerator + (denominator - 1)) // denominator
 
 
 def largest(lengths: Tensor, limit: int, memory: Memory, bound: int | None = None) -> int:

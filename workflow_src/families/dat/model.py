@@ -6,8 +6,6 @@ which puts out the start symbol, to the last one, which puts out the end symbol.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -16,7 +14,7 @@ from workflow_src.nn.copying import soft_copy, with_shown
 from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.models import EncoderDecoder, GraphModel
 from workflow_src.nn.transitions import Transitions
-from workflow_src.nn.widths import places
+from workflow_src.nn.widths import multiplied, places, ratio_of
 from workflow_src.types import EOS
 
 # The vertices of the start and of the end.
@@ -29,6 +27,7 @@ class DirectedAcyclicTransformer(EncoderDecoder, GraphModel):
     def __init__(self, config: DatConfig, source_size: int, target_size: int, joint: bool):
         super().__init__(config, source_size, target_size, joint, barred=range(EOS + 1))
         self.decoder = Stack(config, config.layers, cross=True)
+        self.vertices_per_subword = ratio_of(config.vertices)
         self.transition = Transitions(config.dim, config.heads, config.max_positions)
         self.vertex_positions: nn.Parameter | None = None
         if config.inputs == "positions":
@@ -41,12 +40,12 @@ class DirectedAcyclicTransformer(EncoderDecoder, GraphModel):
 
         At least 2, the start and the end, and never more than the model has positions.
         """
-        count = (lengths * self.config.vertices).ceil().long()
+        count = multiplied(lengths, self.vertices_per_subword)
         return count.clamp(min=FEWEST, max=max(FEWEST, self.config.max_positions))
 
     def most_vertices(self, width: int) -> int:
         """The most vertices of sources (B, width)."""
-        return max(FEWEST, min(math.ceil(width * self.config.vertices), self.config.max_positions))
+        return max(FEWEST, min(multiplied(width, self.vertices_per_subword), self.config.max_positions))
 
     def hidden(self, memory: Memory, shown: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Last decoder states (B, L, D) and the mask (B, L) of real vertices.

@@ -7,8 +7,6 @@ a length head predicts the number of slots, one for each subword; with `axe`, so
 
 from __future__ import annotations
 
-import math
-
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -20,7 +18,7 @@ from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
 from workflow_src.nn.source_latents import SourceLatentModel, SourceLatents
-from workflow_src.nn.widths import beside, places
+from workflow_src.nn.widths import beside, multiplied, places, ratio_of
 from workflow_src.types import EOS
 
 
@@ -37,6 +35,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
         super().__init__(config, source_size, target_size, joint, barred)
         self.blank = blank
         self.decoder = Stack(config, config.layers, cross=True)
+        self.slots_per_subword = ratio_of(config.upsample)
         self.length: LengthHead | None = None
         if config.loss != "ctc":
             self.length = LengthHead(config.dim, config.max_length_difference, config.max_positions)
@@ -61,13 +60,13 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
 
     def slots_of(self, lengths: Tensor) -> Tensor:
         """Slots (B,) of sources of lengths (B,), where the model predicts none."""
-        return (lengths * self.config.upsample).ceil().long().clamp(max=self.source_embedding.positions.size(0))
+        return multiplied(lengths, self.slots_per_subword).clamp(max=self.source_embedding.positions.size(0))
 
     def most_slots(self, width: int) -> int | None:
         """The most slots of sources (B, width); None where the model predicts lengths."""
         if self.length is not None:
             return None
-        return min(math.ceil(width * self.config.upsample), self.source_embedding.positions.size(0))
+        return min(multiplied(width, self.slots_per_subword), self.source_embedding.positions.size(0))
 
     def copied(self, memory: Memory, slots: Tensor, indices: Tensor) -> Tensor:
         """The source states that slots begin with, (B, N, D), from slots (B,) and their indices (N,)."""
