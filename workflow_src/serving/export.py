@@ -22,12 +22,11 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     """
     bundle = Translator.load(source, device="cpu", precision="float32", threads=1)
     name, family = bundles.networks(bundle.description)[0]
-    if not serves(engine, family):
+    if not served(engine, family):
         trained_families = [candidate for candidate in families().values() if not candidate.imported]
-        served = ", ".join(candidate.name for candidate in trained_families if serves(engine, candidate))
-        raise ArtifactError(
-            source, f"holds {bundle.description.system}", f"{engine.title} can hold systems of family {served} only"
-        )
+        names_of_served = ", ".join(candidate.name for candidate in trained_families if served(engine, candidate))
+        fix = f"{engine.title} can hold systems of family {names_of_served} only"
+        raise ArtifactError(source, f"holds {bundle.description.system}", fix)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as building:
         with room_for(folder):
@@ -40,7 +39,10 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     made_by = provenance({}, inputs, files, **exported.versions)
     description = read_json(source / DESCRIPTION)
     models = {name: description["models"][name] | weights}
-    write_json(folder / DESCRIPTION, description | {"engine": engine.name, "models": models, "provenance": made_by})
+    # The bundle may have searches that this engine does not compute.
+    served_searches = [search for search in description["searches"] if search in served(engine, family)]
+    changed = {"engine": engine.name, "searches": served_searches, "models": models, "provenance": made_by}
+    write_json(folder / DESCRIPTION, description | changed)
     version = "".join(f" {version}" for version in exported.versions.values())
     return f"{bundle.description.system} is in {folder}, for {engine.title}{version}"
 
@@ -55,7 +57,7 @@ def _moved(building: Path, folder: Path) -> list[str]:
     return names
 
 
-def serves(engine: Engine, family: Family) -> bool:
-    """Whether an engine serves some search of a family."""
+def served(engine: Engine, family: Family) -> list[str]:
+    """Names of the searches of a family that an engine serves."""
     searches_of_family = [searches()[name] for name in searches_of(family)]
-    return any(engine.serves(family, search, search.settings()) is None for search in searches_of_family)
+    return [search.name for search in searches_of_family if engine.serves(family, search, search.settings()) is None]
