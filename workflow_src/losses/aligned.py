@@ -57,7 +57,6 @@ def aligned_loss(
     real: Cells | None = None,
     smoothing: float = 0.0,
     further: tuple[Tensor, ...] = (),
-    least: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """The losses (B,) of `align`, which sums over alignments or chooses one: with `smoothing`, and without it and
     without a gradient.
@@ -66,14 +65,13 @@ def aligned_loss(
     `real` are the cells of the mask; without them, the CPU waits to read the mask.
 
     `align` gets the log-probabilities (B, N, U) and the `further` tensors (B, …), which learn by `Aligned.gradients`.
-    On a CPU, slots whose shares sum to `least` or less get no gradient, where shares are not normalised and labels not
-    smoothed: with the default, those that no alignment uses.
+    Slots whose shares are all 0 get no gradient, where shares are not normalised and labels not smoothed.
     """
     real = cells(mask, mask.device) if real is None else real
     # An end symbol is no word, and padding is none.
     words = (symbols[:, 1:] != PAD).sum(1).to(bias.dtype)
     spread = smoothing * words / mask.sum(1).clamp(min=1)
-    options = real, mask.shape, symbols, align, smoothing, spread, least
+    options = real, mask.shape, symbols, align, smoothing, spread
     return _LinearAligned.apply(hidden[real], weight, bias, *options, *further)
 
 
@@ -140,7 +138,7 @@ def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor
 
 class _LinearAligned(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, hidden, weight, bias, real, shape, symbols, align, smoothing, spread, least, *further):
+    def forward(ctx, hidden, weight, bias, real, shape, symbols, align, smoothing, spread, *further):
         rows = real[0]
         device = hidden.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
@@ -160,7 +158,7 @@ class _LinearAligned(torch.autograd.Function):
                 shares, kept = aligned.shares[real], None
                 if not (smoothing or aligned.normalised or hidden.is_cuda):
                     # A GPU would have to wait for their number.
-                    kept = (shares.sum(-1) > least).nonzero()[:, 0]
+                    kept = (shares.sum(-1) > 0).nonzero()[:, 0]
                     narrow_hidden, rows, normalisers, shares = (
                         tensor[kept] for tensor in (narrow_hidden, rows, normalisers, shares)
                     )
@@ -214,4 +212,4 @@ class _LinearAligned(torch.autograd.Function):
         if kept_slots is not None:
             grad_hidden = grad_hidden.new_zeros(ctx.slots, hidden.size(1)).index_copy(0, kept_slots, grad_hidden)
         grad_further = [gradient * (scale * counted).view(-1, *(1,) * (gradient.dim() - 1)) for gradient in gradients]
-        return grad_hidden, grad_weight, grad_bias, *(None,) * 7, *grad_further
+        return grad_hidden, grad_weight, grad_bias, *(None,) * 6, *grad_further

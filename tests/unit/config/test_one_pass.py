@@ -94,6 +94,11 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"setting": "systems.one", "mentions": ("objective.glance_share", "objective.ngrams")},
         ),
         (
+            {"family": "dat", "objective": {"glance_share": 0, "glance_end": 0.3}},
+            {"search": "graph-path"},
+            {"setting": "systems.one", "mentions": ("objective.glance_end", "objective.glance_share: 0")},
+        ),
+        (
             {"family": "dat", "objective": {"ngrams": 2}},
             {"search": "graph-path"},
             {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},

@@ -33,10 +33,15 @@ class DatObjectiveConfig(Matches):
 
 
 def conflict(_model: DatConfig, objective: DatObjectiveConfig) -> str | None:
-    """Glancing is of the likelihood: a setting of it that was changed has no effect on n-gram matches."""
+    """Glancing is of the likelihood: a setting of it that was changed has no effect on n-gram matches, nor has its end
+    where it is off."""
     for name in ("glance_share", "glance_end"):
         if objective.ngrams and changed(objective, name):
             return f"objective.{name} is of the likelihood, and objective.ngrams replaces that; remove one of the two"
+    if not objective.glance_share and objective.glance_end and changed(objective, "glance_end"):
+        return (
+            "objective.glance_end has no effect, as objective.glance_share: 0 switches glancing off; remove glance_end"
+        )
     return None
 
 

@@ -1,6 +1,7 @@
 """The loss of the directed acyclic Transformer (Huang et al. 2022, sections 3.2 and 3.3): all paths, after glancing.
 
--log p(y|x) / M of a target with M symbols, its start and end among them; the mean over the sentences that have a path.
+-log p(y|x) / M of a target with M symbols, its start and end among them; the mean over sentences, where targets without
+a path add 0.
 Or, from a trained system, the expected matches of n-grams over all paths (`losses/matches.py`).
 """
 
@@ -23,36 +24,43 @@ from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext
 if TYPE_CHECKING:
     from workflow_src.families.dat.model import DirectedAcyclicTransformer
 
-# Paths of a target visit about M of L vertices: those visited less often than this get no gradient of their symbols.
+# Vertices that paths visit less often than this get no gradient of their symbols.
 LEAST_VISITS = 1e-4
 
 
 def path_loss(
     model: DirectedAcyclicTransformer, batch: Batch, context: TrainingContext, config: DatObjectiveConfig
 ) -> LossTerms:
-    """The loss of `dat`. Targets with more symbols than vertices add nothing; `unreachable` is their share."""
+    """The loss of `dat`. Targets with more symbols than vertices add nothing; `unreachable` is their share.
+
+    Figures are means over sentences: `nll` of what each adds, `glanced` and `wrong` of shares of its symbols.
+    """
     memory = model.encode(batch.source)
-    vertices = model.vertices_of(batch.source_lengths)
-    real = batch.cells(vertices)
+    real = batch.cells(model.vertices_of(batch.source_lengths))
     if config.ngrams:
         hidden, mask = model.hidden(memory)
         scores = match_scores(model, hidden, mask, batch.target, config.ngrams, real)
         return LossTerms((1 - scores).mean(), len(scores), {"matches": scores.detach().mean()})
     paths = paths_of(model, batch)
-    share = config.glance_share + (config.glance_end - config.glance_share) * context.progress
+    share = glanced_share(config, context.progress)
     figures: dict[str, Tensor | float] = {}
     shown = None
     if share > 0:
         keys = sentence_keys(batch, context.seed)
         shown, wrong = shown_symbols(model, memory, paths, keys, share, real)
-        symbols = paths.counts.sum()
-        figures = {"glanced": (shown != NOT_SHOWN).sum() / symbols, "wrong": wrong.sum() / symbols}
+        glanced = (shown != NOT_SHOWN).sum(1)
+        figures = {"glanced": (glanced / paths.counts).mean(), "wrong": (wrong / paths.counts).mean()}
     hidden, mask = model.hidden(memory, shown)
     losses, plain = sentence_losses(model, hidden, mask, paths, real)
-    # Counted on the CPU, which would wait for a GPU.
-    count = max(1, int(Paths.of(batch.on_cpu.target, vertices).reachable.sum()))
-    figures |= {"nll": plain.sum() / count, "unreachable": 1 - paths.reachable.float().mean()}
-    return LossTerms(losses.sum() / count, count, figures)
+    figures |= {"nll": plain.mean(), "unreachable": 1 - paths.reachable.float().mean()}
+    return LossTerms(losses.mean(), len(losses), figures)
+
+
+def glanced_share(config: DatObjectiveConfig, progress: float) -> float:
+    """The share of wrong symbols that is shown at `progress` of training, 0 … 1."""
+    if not config.glance_share:
+        return 0.0
+    return config.glance_share + (config.glance_end - config.glance_share) * progress
 
 
 def paths_of(model: DirectedAcyclicTransformer, batch: Batch) -> Paths:
@@ -70,7 +78,7 @@ def sentence_losses(
     """-log p(y|x) / M in nats a symbol, (B,), and the same without a gradient; 0 where no path puts out the target.
 
     hidden (B, L, D) at the vertices of mask (B, L), whose cells are `real`; without them, the CPU waits to read it.
-    Vertices that paths visit less than `least` times get no gradient of their symbols.
+    Vertices that paths visit `least` times or less get no gradient of their symbols.
     """
     counts, reachable = paths.counts, paths.reachable
 
@@ -78,12 +86,14 @@ def sentence_losses(
         found = posterior(emissions, transitions, paths)
         scale = 1 / counts.to(found.total.dtype)
         losses = torch.where(reachable, -found.total, 0.0) * scale
-        shares, gradient = found.visits * scale[:, None, None], found.transitions * -scale[:, None, None]
+        visited = found.visits.sum(-1, keepdim=True) > least
+        shares = found.visits * visited * scale[:, None, None]
+        gradient = found.transitions * -scale[:, None, None]
         return Aligned(losses, shares, reachable, normalised=False, gradients=(gradient,))
 
     weight, bias = model.target_embedding.weight, model.output_bias
     transitions = model.transitions(hidden, mask)
-    return aligned_loss(hidden, weight, bias, mask, paths.symbols, align, real, further=(transitions,), least=least)
+    return aligned_loss(hidden, weight, bias, mask, paths.symbols, align, real, further=(transitions,))
 
 
 def match_scores(
@@ -123,7 +133,7 @@ def shown_symbols(
 
     A first pass with the dropout of the update's own pass gives the most probable path of the target. A `share` of the
     number of its symbols that are not the best of their vertices is shown, any of them as likely, with random `keys`
-    (B,) of sentences.
+    (B,) of sentences. Targets without a path have none.
     """
     # The update's pass draws the same numbers again, so that both passes drop the same.
     with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
@@ -133,9 +143,9 @@ def shown_symbols(
     path = best_path(emissions, model.transitions(hidden, mask), paths)
     visited = hidden.gather(1, path[..., None].expand(-1, -1, hidden.size(2)))
     best = best_symbols(visited.flatten(0, 1), weight, bias).view(symbols.shape)
-    wrong = (best != symbols) & (symbols != PAD)
+    wrong = (best != symbols) & (symbols != PAD) & paths.reachable[:, None]
     # Halves are rounded up, also where a product such as 0.3 * 5 is a little below its half.
-    count = (wrong.sum(1).double() * share + 0.5 + 1e-9).floor() * paths.reachable
+    count = (wrong.sum(1).double() * share + 0.5 + 1e-9).floor()
     chosen = subset(keys, paths.counts, count, symbols.size(1))
     # What is not chosen is written to an extra column.
     place = torch.where(chosen, path, mask.size(1))

@@ -16,6 +16,7 @@ from workflow_src.families.dat.objective import path_loss, paths_of, sentence_lo
 from workflow_src.families.dat.validation import validate
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.matches import path_match_score
+from workflow_src.losses.paths import posterior
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.searches.graph_path import GraphPathSettings
 from workflow_src.types import BOS, EOS, Batch
@@ -41,18 +42,56 @@ def enumerated(model: DirectedAcyclicTransformer, batch: Batch, row: int) -> tor
 def test_the_loss_is_that_of_all_paths_and_so_are_its_gradients(inputs):
     model = dat(inputs=inputs)
     terms = path_loss(model, PAIRS, context(), NO_GLANCING)
-    expected = sum(enumerated(model, PAIRS, row) for row in (0, 1, 3)) / 3
-    assert terms.count == 3 and terms.figures["unreachable"].item() == pytest.approx(1 / 4)
+    # The third sentence has no path and adds nothing.
+    expected = sum(enumerated(model, PAIRS, row) for row in (0, 1, 3)) / 4
+    assert terms.count == 4 and terms.figures["unreachable"].item() == pytest.approx(1 / 4)
     assert terms.loss.item() == pytest.approx(expected.item(), rel=1e-12)
     assert terms.figures["nll"].item() == pytest.approx(expected.item(), rel=1e-12)
     # Vertices that are hardly visited have no gradient of their symbols.
     hidden, mask = model.hidden(model.encode(PAIRS.source))
     losses, _ = sentence_losses(model, hidden, mask, paths_of(model, PAIRS), least=0.0)
-    exact, wanted = gradients(model, losses.sum() / 3), gradients(model, expected)
+    exact, wanted = gradients(model, losses.mean()), gradients(model, expected)
     near = gradients(model, terms.loss)
     for name, gradient in wanted.items():
         assert torch.allclose(exact[name], gradient, atol=1e-12), name
         assert torch.allclose(near[name], gradient, atol=1e-3), name
+
+
+def test_parts_of_a_batch_have_the_gradient_and_the_figures_of_the_whole():
+    """Also where a part is a pair without a path."""
+    model = dat(seed=4)
+    for config in (NO_GLANCING, DatObjectiveConfig()):
+        whole = path_loss(model, PAIRS, context(), config)
+        parts = [path_loss(model, one(PAIRS, row), context(), config) for row in range(4)]
+        assert sum(part.count for part in parts) == whole.count
+        total = sum(part.loss * part.count for part in parts) / whole.count
+        actual, expected = gradients(model, total), gradients(model, whole.loss)
+        for name, gradient in expected.items():
+            assert torch.allclose(actual[name], gradient, atol=1e-12), name
+        for name, figure in whole.figures.items():
+            mean = sum(float(part.figures[name]) * part.count for part in parts) / whole.count
+            assert mean == pytest.approx(float(figure), rel=1e-6), name
+
+
+def test_symbols_of_vertices_that_are_visited_less_than_once_in_10_000_times_have_no_gradient():
+    model = dat(vertices=4.0)
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(8)
+        model.transition.query.weight.mul_(4)
+    batch = pairs([14], [30])
+    paths_of_batch = paths_of(model, batch)
+    hidden, mask = model.hidden(model.encode(batch.source))
+    scores = (hidden @ model.target_embedding.weight.T + model.output_bias).log_softmax(-1)
+    emissions = scores.gather(2, paths_of_batch.symbols[:, None].expand(-1, mask.size(1), -1))
+    visits = posterior(emissions, model.transitions(hidden, mask), paths_of_batch).visits.sum(-1)[0]
+    learned, kept = hidden.detach().requires_grad_(), model.transitions(hidden, mask).detach()
+    model.transitions = lambda _hidden, _mask: kept
+    losses, _ = sentence_losses(model, learned, mask, paths_of_batch)
+    (gradient,) = torch.autograd.grad(losses.sum(), learned)
+    assert torch.equal(gradient[0].abs().amax(-1) > 0, visits > 1e-4)
+    # Neither are visits that are few beside the symbols of the target.
+    symbols = paths_of_batch.counts.item()
+    assert (visits <= 1e-4).any() and ((visits > 1e-4) & (visits <= 1e-4 * symbols)).any()
 
 
 @pytest.mark.parametrize("size", [1, 2])
@@ -126,7 +165,7 @@ def test_glancing_shows_a_share_of_what_is_wrong_at_the_vertices_of_the_best_pat
         assert len(here) == math.floor(mistakes * share + 0.5)
         assert here.items() <= dict(zip(path, symbols, strict=True)).items()
     # A target without a path has nothing to show.
-    assert (shown[2] == NOT_SHOWN).all()
+    assert (shown[2] == NOT_SHOWN).all() and wrong[2] == 0
 
 
 def test_what_is_shown_depends_on_the_sentence_and_the_seed_alone():
@@ -156,6 +195,14 @@ def test_the_share_falls_from_the_first_to_the_last_update():
     model, config = dat(seed=4), DatObjectiveConfig(glance_share=1.0, glance_end=0.0)
     shares = [path_loss(model, PAIRS, context(step), config).figures.get("glanced", 0.0) for step in (0, 50, 100)]
     assert shares[0] > shares[1] > shares[2] == 0
+
+
+@pytest.mark.parametrize("step", [0, 50, 100])
+def test_a_share_of_0_switches_glancing_off_whatever_the_share_at_the_end(step):
+    model = dat(seed=4)
+    terms = path_loss(model, PAIRS, context(step), DatObjectiveConfig(glance_share=0))
+    assert "glanced" not in terms.figures
+    assert torch.equal(terms.loss, path_loss(model, PAIRS, context(step), NO_GLANCING).loss)
 
 
 def test_dev_figures_are_means_over_sentences_that_have_paths():
