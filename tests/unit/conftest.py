@@ -29,6 +29,7 @@ MODEL = {"dim": 16, "feed_forward": 32, "heads": 2, "max_positions": 60}
 LAYERS = {
     "transformer": {"encoder_layers": 1, "decoder_layers": 1},
     "lvm": {"encoder_layers": 1, "layers": 1, "latent_dim": 4, "end_symbol": True},
+    "dat": {"encoder_layers": 1, "layers": 1, "vertices": 8},
     "score": {"layers": 1, "latent_dim": 4},
     "energy": {"layers": 1, "latent_dim": 4},
     "nat": {"encoder_layers": 1, "layers": 1},

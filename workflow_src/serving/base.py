@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -34,7 +35,7 @@ from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
-from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
+from workflow_src.spec import AUTOREGRESSIVE, GRAPH, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
@@ -535,7 +536,16 @@ class BaseTranslator(ABC):
         if longest := max(map(len, sources), default=0):
             dim = self.description.models[self._families[0][0]].model["dim"]
             sentences = min(batch, sum(map(bool, sources)))
-            check_room(settings, Sizes(vocabulary, longest + 1, dim, sentences), self.runtime.device)
+            sizes = Sizes(vocabulary, longest + 1, dim, sentences, self._vertices(longest + 1))
+            check_room(settings, sizes, self.runtime.device)
+
+    def _vertices(self, subwords: int) -> int:
+        """The vertices of the graph of a source, its end counted; 0 where the system has none."""
+        name, family = self._families[0]
+        if GRAPH not in family.traits:
+            return 0
+        per_subword = family.repeats(self.models[name].config) if family.repeats else 1
+        return min(math.ceil(subwords * per_subword), self._positions())
 
     @abstractmethod
     def _positions(self) -> int:

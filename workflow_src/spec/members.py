@@ -54,12 +54,13 @@ class Look:
 @dataclasses.dataclass(frozen=True)
 class Sizes:
     """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
-    of the model, and sentences that are decoded together."""
+    of the model, sentences that are decoded together, and vertices of the largest graph, 0 where there is none."""
 
     vocabulary: int
     length: int
     dim: int
     sentences: int = 1
+    vertices: int = 0
 
 
 def single(_settings: SearchSettings) -> int:

@@ -82,32 +82,55 @@ def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
     room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows the peak")
-def test_the_bound_lies_below_what_a_beam_takes():
-    """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
-    script = """
-import ctypes, re, torch
+# Code that makes a model and searches with a beam, and the sizes of that search.
+REAL_SEARCHES = {
+    "beam": (
+        """
 from miniatures import beam_search, transformer
+model = transformer(4000, 4000).float()
+source = torch.randint(4, 4000, (4, 10))
+run = lambda beam: beam_search(model, source, beam=beam, max_length_ratio=0.1)
+settings = registry.searches()["beam"].settings(beam=800)
+""",
+        "10, 16, 4",
+    ),
+    "graph-beam": (
+        """
+from miniatures import dat, searched
+model = dat(4000, 4000, vertices=4.0).float()
+source = torch.randint(4, 4000, (2, 4))
+kind = registry.searches()["graph-beam"].settings
+run = lambda beam: searched({"model": model}, source, kind(beam=beam, min_ratio=0.0, beam_threshold=None))
+settings = kind(beam=400, min_ratio=0.0)
+""",
+        "4, 16, 2, 16",
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows the peak")
+@pytest.mark.parametrize("name", REAL_SEARCHES)
+def test_the_bound_lies_below_what_a_beam_takes(name):
+    """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
+    code, sizes = REAL_SEARCHES[name]
+    script = f"""
+import ctypes, re, torch
 from workflow_src import registry
 from workflow_src.spec import Sizes
-
+{code}
 def peak():
     # Not ru_maxrss, which begins with what the process that started this one had.
     return 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1])
 
 torch.set_num_threads(1)
-model = transformer(4000, 4000).float()
-source = torch.randint(4, 4000, (4, 10))
-beam_search(model, source, beam=2)
+run(2)
 # From here on the peak is that of the search: what imports and the first search have freed goes back to the system.
 ctypes.CDLL(None).malloc_trim(0)
 open("/proc/self/clear_refs", "w").write("5")
 before = peak()
-beam_search(model, source, beam=800, max_length_ratio=0.1)
+run(settings.beam)
 used = peak() - before
-search = registry.searches()["beam"]
-bound = search.bytes_held(search.settings(beam=800), Sizes(4000, 10, model.config.dim, 4))
-print(used, bound)
+print(used, registry.search_of(settings).bytes_held(settings, Sizes(4000, {sizes})))
 """
     completed = subprocess.run(python_code(script), capture_output=True, text=True, env=_environment())
     assert completed.returncode == 0, completed.stderr
@@ -165,3 +188,23 @@ def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators):
             ["Der Hund."], "latent-search", lengths=1, samples=500_000_000, steps=0, rescorer=None
         )
     assert (refused.value.setting, refused.value.value) == ("samples", 500_000_000)
+
+
+def test_the_vertices_of_graphs_count(tiny, training_words, run_stage, export_words, tmp_path, monkeypatch):
+    run_stage("train", training_words("dat", tmp_path, max_steps=0))
+    run_stage("export_bundle", export_words(tmp_path / "model.safetensors", None, tmp_path / "bundle"))
+    translator = Translator.load(tmp_path / "bundle", "cpu")
+    vocabulary, (subwords,) = translator.subwords.target_size, translator.subwords.encode_source(["Der Hund."])
+    length = len(subwords) + 1
+    settings = translator.settings("graph-beam", beam=2)[0]
+    search = registry.searches()["graph-beam"]
+    vertices = translator.network.most_vertices(length)
+    assert vertices > 2 * length
+    needed = search.bytes_held(settings, Sizes(vocabulary, length, translator.network.config.dim, 1, vertices))
+    monkeypatch.setattr(room, "SMALL", 0)
+    monkeypatch.setattr(device_memory, "available", lambda _device: needed)
+    translator.translate(["Der Hund."], settings)
+    monkeypatch.setattr(device_memory, "available", lambda _device: needed - 1)
+    with pytest.raises(ConfigError) as refused:
+        translator.translate(["Der Hund."], settings)
+    assert refused.value.setting == "beam"

@@ -87,7 +87,7 @@ def search(counts, symbols, probabilities, moves, width, gap, words, start, end_
         # length raises scores below 0, and lowers others.
         within = best - gap
         least = within * (size - 1 if within < 0 else length + 1) ** penalty
-        room = len(prefix) * len(symbols)
+        room = len(prefix) * min(len(symbols), classes)
         scores, mass_of, node_of = np.empty(room), np.empty(room), np.empty(room, np.int64)
         rows, word_of, entries = np.empty(room, np.int64), np.empty(room, np.int64), 0
         for i in range(len(prefix)):
