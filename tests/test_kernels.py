@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -146,3 +147,6 @@ def test_a_batch_on_a_device_is_read_on_the_cpu_without_a_wait():
         real = on_gpu.cells(on_gpu.target_lengths)
     assert not counts["synchronisations"] and real[0].device.type == "cuda"
     assert torch.equal(torch.stack(real, 1).cpu(), batch.target_mask.nonzero())
+    # Pairs that an objective replaces have lengths of their own.
+    emptied = dataclasses.replace(on_gpu, target=torch.zeros_like(on_gpu.target))
+    assert emptied.target_lengths.tolist() == [0, 0, 0]

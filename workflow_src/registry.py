@@ -247,8 +247,8 @@ def import_object(reference: str) -> Any:
 def import_plugins() -> None:
     """Import all objects that the declarations of plug-ins name, such as models and searches, which need PyTorch.
 
-    Raises DeclarationError for the first that cannot be imported, and for a search that says `refines` or `positions`
-    where its module does not. Loading a plug-in imports its declarations alone, so
+    Raises DeclarationError for the first that cannot be imported, and for a search that says `refines`,
+    `positions` or `blocks` where its module does not. Loading a plug-in imports its declarations alone, so
     that planning stays quick; jobs import the objects that they use. Without PyTorch here, jobs have an environment of
     their own, such as Conda's, and nothing is imported.
     """
@@ -268,7 +268,7 @@ def import_plugins() -> None:
 
 def _check_module(search: Search) -> None:
     module = import_object(search.module)
-    for trait in ("refines", "positions"):
+    for trait in ("refines", "positions", "blocks"):
         if getattr(search, trait) and not getattr(module, trait, False):
             problem = f'has {trait}=True, which its module "{search.module}" is not made for'
             raise DeclarationError(f'search "{search.name}"', problem, f"inherit from the class that `{trait}` names")

@@ -96,13 +96,16 @@ class Batch:
     source: Tensor
     target: Tensor
     indices: tuple[int, ...] = ()
-    original: Batch | None = dataclasses.field(default=None, repr=False)
+    # Not of the constructor: `dataclasses.replace` may change the pairs.
+    original: Batch | None = dataclasses.field(default=None, init=False, repr=False, compare=False)
 
     def to(self, device: torch.device) -> Batch:
         """The batch on a device; the CPU does not wait for the copy."""
         on_cpu = self.on_cpu
         source, target = (ids.to(device, non_blocking=True) for ids in (on_cpu.source, on_cpu.target))
-        return Batch(source, target, self.indices, on_cpu)
+        copy = Batch(source, target, self.indices)
+        object.__setattr__(copy, "original", on_cpu)
+        return copy
 
     @property
     def on_cpu(self) -> Batch:

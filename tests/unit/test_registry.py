@@ -348,6 +348,7 @@ def write_inner(folder: Path, init: str, code: str) -> None:
             ('search "other-search"', 'the program of model "nowhere:x"'),
         ),
         (searches("refines=True"), ('search "other-search"', "refines=True", "workflow_src.searches.greedy.search")),
+        (searches("blocks=True"), ('search "other-search"', "blocks=True", "workflow_src.searches.greedy.search")),
         (ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')", ('analysis "other"', 'the show "nowhere:x"')),
     ],
 )

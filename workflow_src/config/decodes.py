@@ -201,6 +201,8 @@ def _unknown(name: str, search: Search, allowed: Iterable[str], where: str) -> C
     owners = [other.name for other in searches().values() if name in other.settings.model_fields]
     if not owners:
         return ConfigError(where, problem=UNKNOWN, allowed=allowed)
+    if search.name in owners:
+        return ConfigError(where, problem="dev cannot choose it", allowed=allowed)
     return ConfigError(
         where, problem=f"no setting of search {search.name} but of {', '.join(owners)}", hint="remove it"
     )

@@ -49,7 +49,7 @@ class Draft:
         expected = self.place + added - 1
         last = len(self.words) - 1
         best, best_key = expected, (2, 0)
-        for place in range(max(0, expected - BEFORE), min(last, expected + BEHIND)):
+        for place in range(max(0, expected - BEFORE), min(last, expected + BEHIND + 1)):
             if self.words[place] == output[-1]:
                 both = place > 0 and len(output) > 1 and self.words[place - 1] == output[-2]
                 if (key := (0 if both else 1, abs(place - expected))) < best_key:
@@ -113,6 +113,7 @@ class DraftSearch(SearchModule):
     # Networks of `drafting` by role: the same object in every call, by which engines know it again.
     drafting_networks: Networks
     drafting: SearchModule
+    blocks = True
     # Whether the drafter's network reads no value while it computes.
     static = True
 
@@ -205,7 +206,8 @@ class DraftSearch(SearchModule):
         values = logits.gather(2, checked[..., None])[..., 0]
         accepted = checked == words
         if self.settings.tolerance > 0:
-            is_near = values >= best - self.settings.tolerance
+            # A huge tolerance lets no symbol in that is no word.
+            is_near = (values >= best - self.settings.tolerance) & values.isfinite()
             accepted = accepted | (is_near & ((logits > values[..., None]).sum(2) < self.settings.top) & ~full)
         kept = accepted.long().cumprod(1)
         count = kept.sum(1)

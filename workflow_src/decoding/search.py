@@ -43,9 +43,10 @@ class SearchModule(nn.Module):
     outputs: tuple[str, ...] = ("outputs", "scores")
     # Of outputs, where an engine wants static shapes.
     static_width: Width | None = None
-    # Whether a declaration may say `refines`, and `positions`.
+    # What a declaration may say.
     refines: bool = False
     positions: bool = False
+    blocks: bool = False
     # Steps or passes of every sentence; None for searches that count none.
     steps: int | None = None
 

@@ -63,9 +63,13 @@ def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> Se
     if settings.draft_search is not None:
         if settings.draft_search in possible:
             return possible[settings.draft_search]
-        problem = f"no search of family {family.name} that gives {settings.drafts} drafts"
+        problem = f"the drafter of family {family.name} cannot draft by it"
         raise ConfigError("draft_search", settings.draft_search, problem=problem, allowed=possible)
     in_one_pass = [drafting for drafting in possible.values() if _passes(drafting) == 1]
+    if not in_one_pass and settings.drafts == 1:
+        problem = f"family {family.name} has no search that is one function of the source in one pass"
+        hint = f"name another system, or draft_search: {' or '.join(possible)}" if possible else "name another system"
+        raise ConfigError("drafter", settings.drafter, problem=problem, hint=hint)
     if not in_one_pass:
         problem = f"no search of family {family.name} gives so many in one pass"
         raise ConfigError("drafts", settings.drafts, problem=problem, hint="lower it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import types
 
@@ -16,7 +17,7 @@ from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, PAD, Hypotheses
+from workflow_src.types import BOS, EOS, PAD, Hypotheses
 
 V = 11
 LENGTHS = [4, 1, 6, 2, 5]
@@ -150,8 +151,9 @@ class Saying(AutoregressiveModel):
         ([10, 11, 10, 13, 14, 15], [10, 11, 9, 10, 13, 14, 15], 2),
         # 20 stands next to the refused word, but behind another word than in the output.
         ([10, 11, 20, 13, 14, 15], [10, 11, 9, 20, 8, 11, 20, 13, 14, 15], 2),
-        # Ten places on is too far: the draft is of no use until its end.
-        ([10, 11, 20, 13], [10, 11, *[9] * 10, 20, 13], 3),
+        # Nine places on is too far: the draft is of no use until its end.
+        ([10, 11, 20, 13], [10, 11, *[9] * 8, 20, 13], 2),
+        ([10, 11, 20, 13], [10, 11, *[9] * 9, 20, 13], 3),
     ],
 )
 def test_a_draft_goes_on_at_the_nearest_place_with_the_last_words(words, draft, passes):
@@ -225,11 +227,20 @@ def test_a_word_is_accepted_up_to_its_distance_from_the_best_and_its_rank(model,
             assert words[:1] == ([word] if accepted else best)
 
 
-def test_a_whole_draft_is_accepted_with_a_large_tolerance(model):
+@pytest.mark.parametrize("tolerance", [1e6, 1e308])
+def test_a_whole_draft_is_accepted_with_a_large_tolerance(model, tolerance):
     source = pairs(LENGTHS, [1] * len(LENGTHS)).source
     drafts = [[[3 + (row + place) % 7 for place in range(6)]] for row in range(len(LENGTHS))]
-    actual = verify(model, source, drafts, settings(tolerance=1e6, top=V, block=7))
+    actual = verify(model, source, drafts, settings(tolerance=tolerance, top=V, block=7))
     assert actual.tokens == [words for (words,) in drafts] and actual.steps == [1] * len(LENGTHS)
+
+
+def test_symbols_that_are_no_words_are_never_accepted(model):
+    source = pairs([4], [1]).source
+    drafts = [[[5, BOS, 6, PAD, 7]]]
+    # Beyond the range of float32.
+    actual = verify(copy.deepcopy(model).float(), source, drafts, settings(tolerance=1e39, top=V, block=7))
+    assert not {BOS, PAD} & set(actual.tokens[0])
 
 
 @pytest.mark.parametrize("fields", [{}, {"tolerance": 2.0, "top": 3}, {"drafts": 2, "tolerance": 1.0}])
