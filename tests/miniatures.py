@@ -75,7 +75,9 @@ def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **ov
         "max_length_difference": 4,
         "end_symbol": False,
     }
-    return lively(LatentVariableModel(LvmConfig(**{**settings, **overrides}), source_size, target_size, joint), seed)
+    model = LatentVariableModel(LvmConfig(**{**settings, **overrides}), source_size, target_size, joint)
+    model.family = "lvm"
+    return lively(model, seed)
 
 
 def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> SourceLatentVariableModel:
@@ -89,6 +91,7 @@ def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **
         "max_length_difference": 4,
     }
     model = SourceLatentVariableModel(LanmtConfig(**{**settings, **overrides}), source_size, target_size, joint)
+    model.family = "lanmt"
     return lively(model, seed)
 
 
@@ -98,13 +101,16 @@ def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **ov
     config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **overrides})
     model = NonAutoregressiveModel(config, source_size, target_size, joint)
     model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
+    model.family = "nat"
     return lively(model, seed)
 
 
 def dat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> DirectedAcyclicTransformer:
     torch.manual_seed(seed)
     config = DatConfig(**{**SIZES, "encoder_layers": 1, "layers": 1, "vertices": 2.0, **overrides})
-    return lively(DirectedAcyclicTransformer(config, source_size, target_size, joint), seed)
+    model = DirectedAcyclicTransformer(config, source_size, target_size, joint)
+    model.family = "dat"
+    return lively(model, seed)
 
 
 def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> MaskedLanguageModel:
@@ -113,13 +119,16 @@ def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **o
     settings = {**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4}
     model = MaskedLanguageModel(CmlmConfig(**{**settings, **overrides}), source_size, target_size, joint)
     model.symbols = Symbols(CMLM.symbols, target_size - len(CMLM.symbols))
+    model.family = "cmlm"
     return lively(model, seed)
 
 
 def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> IterativeRefinementModel:
     torch.manual_seed(seed)
     config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **overrides})
-    return lively(IterativeRefinementModel(config, source_size, target_size, joint), seed)
+    model = IterativeRefinementModel(config, source_size, target_size, joint)
+    model.family = "inat"
+    return lively(model, seed)
 
 
 def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Tagger:
@@ -127,6 +136,7 @@ def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, *
     sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
     model = Tagger(TaggerConfig(**{**sizes, **overrides}), source_size, target_size, joint)
     model.symbols = Symbols((), target_size)
+    model.family = "tagger"
     return lively(model, seed, 0.4)
 
 

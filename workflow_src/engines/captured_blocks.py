@@ -14,14 +14,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from workflow_src.decoding.drafts import Drafts, DraftSearch, Judged, results
+from workflow_src.decoding.drafts import Drafts, DraftSearch, Judged, Sentence, results
+from workflow_src.decoding.ranking import ROWS
 from workflow_src.engines.captured_steps import CACHE, CapturedSteps, Shape, copy_state, shallow
-from workflow_src.engines.programs import Program, rows
+from workflow_src.engines.programs import Program, largest_rows, rows
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import PAD, FixedDecoder, Hypotheses
 
 # Words of a pass.
 WIDTHS = (4, 8, 16, 32)
+
+
+def padded_width(words: int) -> int:
+    """The static number of words of a pass."""
+    return next((width for width in WIDTHS if width >= words), words)
 
 
 @dataclasses.dataclass
@@ -48,8 +54,16 @@ class CapturedBlocks(CapturedSteps):
     def verify(self, graph: str, search: DraftSearch, ids: Tensor, drafts: Sequence[Drafts]) -> Hypotheses:
         """The outputs of the first sentences of ids (B, S) on the CPU, those with drafts. `graph` is the key of the
         search."""
-        sentences = search.begun(ids[: len(drafts)], drafts)
-        search.grow(sentences, CapturedPasses(self, graph, search, ids, len(drafts)))
+        # Logits of at most ROWS words are computed together, as in the eager search, or those of one sentence.
+        words = padded_width(search.settings.block) * search.settings.drafts
+        size = largest_rows(max(1, ROWS // words))
+        sentences: list[Sentence] = []
+        for start in range(0, len(drafts), size):
+            own = drafts[start : start + size]
+            begun = search.begun(ids[start : start + len(own)], own)
+            part = ids[start : start + rows(len(own))]
+            search.grow(begun, CapturedPasses(self, graph, search, part, len(own)))
+            sentences += begun
         return results(sentences)
 
     def begin(self, search: DraftSearch, source: Tensor, length: int, cache: Tensor | None) -> BlockState:
@@ -102,7 +116,7 @@ class CapturedPasses:
         self.winners = list(range(self.width)) * count
 
     def read(self, read: Tensor, checked: Tensor, limit: Tensor) -> Judged:
-        words = next((width for width in WIDTHS if width >= read.size(1)), read.size(1))
+        words = padded_width(read.size(1))
         while max(self.positions) + words > self.shape[3]:
             self.shape = self.programs.moved(self.shape, range(self.shape[1]), 2 * self.shape[3])
         first_rows = torch.tensor(self.places).repeat_interleave(self.width) * self.width

@@ -30,6 +30,11 @@ def rows(sentences: int) -> int:
     return 1 << (sentences - 1).bit_length()
 
 
+def largest_rows(sentences: int) -> int:
+    """The largest static number of sentences that is not above `sentences`."""
+    return 1 << (sentences.bit_length() - 1)
+
+
 def filled(sources: Sequence[Sequence[int]], size: int, width: int) -> Tensor:
     """Sources with end symbols in a (size, width) tensor; spare rows repeat the first source, or are an end symbol."""
     lines = [[*source, EOS] for source in sources]

@@ -17,6 +17,7 @@ from workflow_src.types import Batch, DevFigures, LossTerms, Objective, Symbols,
 def build(family: str, model: Frozen | dict[str, Any], sizes: dict[str, Any]) -> nn.Module:
     """A model of `family` from its settings and the sizes of the vocabulary {"source", "target", "joint"}.
 
+    `family` of the model has the family's name.
     The family's symbols are added to the sizes; `symbols` of the model has their ids. `sizes["symbols"]`, those that a
     model was trained with, must be the same. Raises ConfigError for settings or symbols that are not the family's.
     """
@@ -35,7 +36,7 @@ def build(family: str, model: Frozen | dict[str, Any], sizes: dict[str, Any]) ->
     if declared.build is None:
         raise ConfigError("family", family, problem="its models are made elsewhere: they have no network here")
     network = import_object(declared.build)(config, source, sizes["target"] + added, joint)
-    network.symbols = Symbols(declared.symbols, sizes["target"])
+    network.symbols, network.family = Symbols(declared.symbols, sizes["target"]), family
     return network
 
 

@@ -478,7 +478,8 @@ class BaseTranslator(ABC):
         changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
         reset = {n for n, v in changed.items() if v == "none" and n in bundle_defaults and kind.default(n) is None}
         settings = parse(kind, {n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
-        settings.check_used()
+        # Dev may have chosen a default of the bundle beside a setting that turns it off.
+        settings.check_used(names=changed)
         return self._completed(settings), systems
 
     def prepare(

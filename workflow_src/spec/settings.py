@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +30,7 @@ class Option:
     follow    analyses that follow a search step by step keep the setting; rows with any other are left out
     stop      adaptive stopping; tables show mean steps
     ranks     it ranks finished candidates: graphs of engines do not depend on it
-    holds     the hypotheses that are held for a sentence grow with it, and the memory with them
+    holds     the memory that is held for a sentence grows with it, and its hypotheses where a search gives several
     passes    networks compute every position as many times, and the time that is requested of a cluster grows with it
     within_vocabulary  it is never more than the vocabulary has subwords, as a beam is
     only_with  a setting; where that is None or 0, this one has no effect
@@ -101,14 +101,22 @@ class SearchSettings(Frozen):
         """How often networks compute every position, about."""
         return math.prod(max(1, getattr(self, name)) for name in self.named("passes"))
 
-    def check_used(self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "") -> None:
+    def check_used(
+        self,
+        tune: Mapping[str, Any] = MappingProxyType({}),
+        section: str = "",
+        names: Collection[str] | None = None,
+    ) -> None:
         """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.
 
-        Such a setting may have its default, and dev may not choose it (`tune`).
+        Such a setting may have its default, and dev may not choose it (`tune`) unless it chooses the other one too.
+        Of `names` alone; None: of all settings.
         """
         for name, option in _options(type(self)).items():
             other, value, default = option.only_with, getattr(self, name), self.default(name)
-            if other is not None and not getattr(self, other) and (name in tune or value != default):
+            is_used = other is None or other in tune or getattr(self, other)
+            is_asked = names is None or name in names
+            if is_asked and not is_used and (name in tune or value != default):
                 setting, value = (f"tune.{name}", list(tune[name])) if name in tune else (name, value)
                 error = ConfigError(setting, value, problem=f"without {other}", allowed=[default], hint=f"add {other}")
                 raise error.within(section)

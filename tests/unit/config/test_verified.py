@@ -69,6 +69,8 @@ def test_a_decode_follows_the_drafter_and_its_bundle():
             {"drafter": "ctc", "draft_search": "ctc-greedy", "drafts": 2},
             {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
         ),
+        ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
+        ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
         ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),
         ({"drafter": "ctc", "engine": "onnxruntime"}, {"setting": "decodes[0].engine", "value": "onnxruntime"}),
         ({"drafter": "ctc", "engine": "ctranslate2"}, {"setting": "decodes[0].engine", "value": "ctranslate2"}),

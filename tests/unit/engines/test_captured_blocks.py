@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from miniatures import greedy, lvm, nat, searched, tagger, transformer
+from miniatures import dat, greedy, lvm, nat, searched, tagger, transformer
 from pretended_cuda import counted, pretended
 
 from workflow_src.data.batching import pad
@@ -21,7 +21,12 @@ from workflow_src.spec import MODEL
 from workflow_src.types import EOS
 
 CPU = torch.device("cpu")
-DRAFTERS = {"ctc": lambda: nat(13, 12), "latents": lambda: lvm(13, 11), "lstm": lambda: tagger(13, 11)}
+DRAFTERS = {
+    "ctc": lambda: nat(13, 12),
+    "latents": lambda: lvm(13, 11),
+    "lstm": lambda: tagger(13, 11),
+    "graph": lambda: dat(13, 11),
+}
 
 
 def verifier(seed: int = 5, end: float = 0.0, **settings):
@@ -113,6 +118,24 @@ def test_the_cpu_waits_once_a_pass(block):
             assert counts["graph launches"] == passes + 2
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"drafts": 5}, {"drafts": 5, "block": 32}, {"block": 100, "drafts": 7}], ids=str
+)
+def test_words_of_a_large_batch_are_not_all_computed_together(fields, monkeypatch):
+    """Logits are those of 512 words of blocks at most, or of one sentence, as in the eager search."""
+    judge, most_words = DraftSearch.judge, []
+
+    def judged(self, logits, checked, limit):
+        most_words.append(logits[..., 0].numel())
+        return judge(self, logits, checked, limit)
+
+    monkeypatch.setattr(DraftSearch, "judge", judged)
+    networks, chosen = {MODEL: verifier(), DRAFTER: nat(13, 12)}, settings(**fields)
+    engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+    assert len(assert_as_eager(engine, networks, sentences(130, longest=6), chosen)) == 130
+    assert max(most_words) <= max(512, chosen.block * chosen.drafts)
+
+
 def test_an_output_may_be_empty_or_as_long_as_there_are_positions():
     for end, ratio, expected in ((1000.0, 2.0, [0, 0]), (-1000.0, 50.0, [20, 20])):
         networks = {MODEL: verifier(end=end, max_positions=21), DRAFTER: nat(13, 12)}
@@ -138,6 +161,8 @@ def test_a_drafter_with_fewer_positions_leaves_long_sentences_without_a_draft():
     sources = sentences(6)
     assert min(map(len, sources)) < 8 < max(map(len, sources))
     assert_as_eager(engine, networks, sources, settings())
+    # Exactly as long as the drafter's positions, the end symbol counted: it has a draft.
+    assert_as_eager(engine, networks, [[5] * 8, [4] * 3], settings())
 
 
 @torch.no_grad()

@@ -51,11 +51,33 @@ def test_a_bundle_checks_drafts_of_the_system_that_it_carries(bundles):
     for actual in (drafted, outside):
         assert [line.text for line in actual] == [line.text for line in expected]
         assert [line.score for line in actual] == pytest.approx([line.score for line in expected], abs=1e-5)
-    # Dev may have chosen a rank beside a tolerance of 0, where it has no effect.
-    ranked = carrying.translate(LINES, search="verified", top=2)
-    assert ranked == [line.text for line in expected]
     # Its own searches, and its name, stay.
     assert carrying.translate(LINES) == plain.translate(LINES) and carrying.description.system == "teacher"
+
+
+def test_a_rank_without_tolerance_is_a_mistake_unless_dev_chose_it(bundles, run_stage, tmp_path):
+    carrying, chosen = load(bundles.carrying), {"verified": {"tolerance": 0.0, "top": 2}}
+    with pytest.raises(ConfigError) as refused:
+        carrying.translate(LINES, search="verified", top=2)
+    fields = {"setting": "top", "value": 2, "hint": "add tolerance"}
+    assert fields_of(refused.value, fields) == fields
+    choice = {"experiment": "e", "rows": [], "search_defaults": chosen, "remove_repetitions": None}
+    words = ["--settings", json.dumps(choice), "--bundle", str(bundles.carrying), "--output-folder", str(tmp_path)]
+    run_stage("finish_bundle", words)
+    finished = load(tmp_path)
+    assert finished.translate(LINES, search="verified") == carrying.translate(LINES, search="greedy")
+    assert finished.settings("verified", tolerance=1.0)[0].top == 2
+    with pytest.raises(ConfigError):
+        finished.settings("verified", top=3)
+
+
+def test_more_drafts_than_subwords_are_refused(bundles):
+    carrying = load(bundles.carrying)
+    size = carrying.subwords.target_size
+    with pytest.raises(ConfigError) as refused:
+        carrying.translate(LINES, search="verified", drafts=size + 1)
+    fields = {"setting": "drafts", "value": size + 1, "mentions": (f"{size} or less",)}
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_passes_are_counted_sentence_by_sentence(bundles):
@@ -77,6 +99,12 @@ def test_without_a_drafter_there_is_nothing_to_check(bundles):
     with pytest.raises(ConfigError) as refused:
         plain.translate(LINES, search="verified", drafter=load(bundles.plain))
     fields = {"setting": "drafter", "value": "teacher", "mentions": ("translates in one pass", "nat")}
+    assert fields_of(refused.value, fields) == fields
+    other_subwords = load(bundles.drafter)
+    other_subwords.subwords = SimpleNamespace(digest="another")
+    with pytest.raises(ConfigError) as refused:
+        plain.translate(LINES, search="verified", drafter=other_subwords)
+    fields = {"setting": "drafter", "mentions": ("subwords",)}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError) as refused:
         load(bundles.carrying).translate(LINES, search="verified", draft_search="argmax")

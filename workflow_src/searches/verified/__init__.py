@@ -21,6 +21,7 @@ from workflow_src.spec import (
     Role,
     Search,
     SearchSettings,
+    Sizes,
 )
 
 
@@ -33,7 +34,7 @@ class VerifiedSettings(SearchSettings):
     draft_search: Annotated[str | None, Option(part=lambda v: f"-by-{v}" if v else "")] = Field(
         None, description="the search of the drafter; none: its first that takes one pass"
     )
-    drafts: Annotated[int, Option(part="-drafts{}")] = Field(
+    drafts: Annotated[int, Option(part="-drafts{}", holds=True, within_vocabulary=True)] = Field(
         1, ge=1, description="best outputs of the drafter that are checked side by side; the longest accepted wins"
     )
     tolerance: Annotated[float, Option(tune=(0.0, 0.5, 1.0, 2.0, 3.0), part="-tolerance{:g}")] = Field(
@@ -42,8 +43,8 @@ class VerifiedSettings(SearchSettings):
         allow_inf_nan=False,
         description="words of a draft whose log-probability is at most this far below the best are accepted",
     )
-    top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}")] = Field(
-        5, ge=1, description="and which are among so many best words; without tolerance it has no effect"
+    top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}", only_with="tolerance")] = Field(
+        5, ge=1, description="and which are among so many best words"
     )
     block: Annotated[int, Option(part="-block{}")] = Field(8, ge=1, description="words of a draft that a pass checks")
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
@@ -102,6 +103,14 @@ def check(settings: VerifiedSettings, systems: Mapping[str, tuple[Family, Any]])
         draft_settings(settings, *systems[DRAFTER])
 
 
+def bytes_held(settings: VerifiedSettings, sizes: Sizes) -> float:
+    """Bytes of the scores of the vocabulary at every word of a block of all drafts of one sentence, and of some states.
+
+    Larger batches are split so that they take about as much, or little. Drafts are taken to be as long as the source.
+    """
+    return settings.drafts * min(settings.block, sizes.length) * (4 * sizes.vocabulary + 40 * sizes.dim)
+
+
 def label(settings: VerifiedSettings) -> str:
     """Such as `verified, 3 drafts of ctc`."""
     drafts = "a draft" if settings.drafts == 1 else f"{settings.drafts} drafts"
@@ -115,6 +124,7 @@ SEARCH = Search(
     module="workflow_src.searches.verified.search:Verified",
     needs={MODEL: Role(AUTOREGRESSIVE), DRAFTER: Role(PARALLEL, agree=("subwords",))},
     blocks=True,
+    held=bytes_held,
     check=check,
     counts="passes",
     label=label,

@@ -17,7 +17,7 @@ class Verified(DraftSearch):
     def __init__(self, networks: Networks, settings: VerifiedSettings, scored: bool = True):
         super().__init__(networks, settings, scored)
         drafter = networks[DRAFTER]
-        family = next(family for family in families().values() if family.model is type(drafter.config))
+        family = families()[drafter.family]
         self.static, self.drafting_networks = family.static, {MODEL: drafter}
         drafting = draft_settings(settings, family, drafter.config)
         self.drafting = open_search(self.drafting_networks, drafting, scored=False)

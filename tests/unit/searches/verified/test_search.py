@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import random
 import types
 
 import pytest
 import torch
 import torch.nn.functional as F
-from miniatures import AUTOREGRESSIVE, cmlm, greedy, inat, lanmt, lvm, nat, one, padded, pairs, searched, tagger
+from miniatures import AUTOREGRESSIVE, cmlm, dat, greedy, inat, lanmt, lvm, nat, one, padded, pairs, searched, tagger
 
+from workflow_src import registry
+from workflow_src.data.batching import pad
 from workflow_src.decoding.search import open_search
 from workflow_src.decoding.settings import DRAFTER
+from workflow_src.families.build import build
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel
-from workflow_src.searches.verified import VerifiedSettings
+from workflow_src.searches.verified import VerifiedSettings, draft_settings
+from workflow_src.searches.verified import search as verified_search
 from workflow_src.spec import MODEL
 from workflow_src.types import BOS, EOS, PAD, Hypotheses
 
@@ -29,6 +34,7 @@ DRAFTERS = {
     "masked": lambda: cmlm(13, V + 1),
     "iterative": lambda: inat(13, V),
     "tagger": lambda: tagger(13, V),
+    "graph": lambda: dat(13, V),
 }
 
 
@@ -278,8 +284,49 @@ def test_every_family_of_one_pass_drafts(model, drafter):
     networks = {MODEL: model, DRAFTER: drafting}
     expected = greedy(model, source)
     assert_same(searched(networks, source, settings()), expected)
-    if drafter not in ("latents", "tagger"):
+    if drafter != "latents":
         assert_same(searched(networks, source, settings(drafts=3)), expected)
+
+
+def made_drafts(drafter, source, chosen: VerifiedSettings) -> list[list[list[int]]]:
+    """Drafts of each sentence of source (B, S)."""
+    search = open_search({MODEL: AUTOREGRESSIVE["transformer"](13, V), DRAFTER: drafter}, chosen)
+    sources = [row[row > EOS].tolist() for row in source]
+    return search.drafts(sources, lambda rows: search.drafting.translate(pad(rows, eos=True)))
+
+
+def test_several_drafts_are_the_best_outputs_of_the_drafter():
+    source, drafter = pairs(LENGTHS, [1] * len(LENGTHS)).source, nat(13, V + 1)
+    ranked = searched({MODEL: drafter}, source, registry.searches()["ctc-beam"].settings(beam=3)).ranked()
+    drafts = made_drafts(drafter, source, settings(drafts=3))
+    assert drafts == [[words for _, words in hypotheses] for hypotheses in ranked]
+    assert all(len(set(map(tuple, own))) == 3 for own in drafts)
+
+
+@pytest.mark.parametrize(("name", "fields"), [("argmax", {}), ("mask-predict", {"length_beam": 1})])
+def test_the_named_search_makes_the_drafts(name, fields):
+    source, drafter = pairs(LENGTHS, [1] * len(LENGTHS)).source, cmlm(13, V + 1)
+    outputs = searched({MODEL: drafter}, source, registry.searches()[name].settings(**fields)).tokens
+    assert made_drafts(drafter, source, settings(draft_search=name)) == [[words] for words in outputs]
+
+
+def test_the_search_of_the_drafter_is_that_of_its_family(monkeypatch):
+    """As the plan chooses it, also where several families have the same model settings."""
+    drafter, declared = nat(13, V + 1), registry.families()
+    other = dataclasses.replace(declared["nat"], name="other", searches=("ctc-beam",))
+    monkeypatch.setattr(verified_search, "families", lambda: {**declared, "other": other})
+    for name in ("nat", "other"):
+        drafter.family = name
+        planned = draft_settings(settings(), verified_search.families()[name], drafter.config)
+        search = open_search({MODEL: AUTOREGRESSIVE["transformer"](13, V), DRAFTER: drafter}, settings())
+        assert search.drafting.settings == planned
+        assert search.drafting.declared.name == {"nat": "ctc-greedy", "other": "ctc-beam"}[name]
+
+
+@pytest.mark.parametrize("family", ["cmlm", "inference-network", "tagger", "inference-tagger"])
+def test_a_built_network_says_its_family(family):
+    config = cmlm().config if family in ("cmlm", "inference-network") else tagger().config
+    assert build(family, config, {"source": 13, "target": V, "joint": False}).family == family
 
 
 def test_a_sentence_that_is_too_long_for_the_drafter_is_translated_without_a_draft(model):
