@@ -30,6 +30,7 @@ from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import open_search, own_networks
+from workflow_src.decoding.settings import DRAFTER
 from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
@@ -133,18 +134,20 @@ def test_captured_searches_translate_like_dynamic_shapes(name):
     assert engine._programs and all(program.graph is not None for program in engine._programs.values())
 
 
-@pytest.mark.parametrize("search", ["greedy", "beam"])
+@pytest.mark.parametrize("search", ["greedy", "beam", "verified"])
 def test_captured_autoregressive_searches_agree(search):
     """With the eager searches of the CPU, in float64; programs are replayed for other sentences than their first."""
     runtime, settings = choose("cuda", "float32"), registry.searches()[search].settings()
     sources = [row[row > 2].tolist() for row in pairs([3, 9, 1, 6, 14, 2, 7], [1] * 7).source]
-    model = transformer(seed=5)
-    engine = CapturedSearches({"transformer": copy.deepcopy(model).to(runtime.device)}, runtime.device)
+    networks = {MODEL: transformer(seed=5)} | ({DRAFTER: nat(13, 12)} if search == "verified" else {})
+    on_gpu = {role: copy.deepcopy(network).to(runtime.device) for role, network in networks.items()}
+    engine = CapturedSearches({"transformer": on_gpu[MODEL]}, runtime.device)
     for batch in (sources, sources[:1], sources[1:2], sources[:3], sources[3:6], sources):
-        expected = searched({MODEL: model}, pad(batch, eos=True), settings)
-        actual = engine.translate(batch, settings, scored=True)
+        expected = searched(networks, pad(batch, eos=True), settings)
+        actual = engine.translate(batch, settings, scored=True, networks=on_gpu)
         assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-9)
-    assert any(program.graph is not None for program in engine._steps._programs.values())
+    programs = [*engine._steps._programs.values(), *engine._blocks._programs.values()]
+    assert any(program.graph is not None for program in programs)
 
 
 def _on(device, name):

@@ -6,9 +6,11 @@
 Networks have random weights, a shared vocabulary and presets of `config/models/`. All sources have the same length, and
 all outputs that of `--target`: autoregressive searches end no sentence before its limit, predicted lengths are forced.
 Where drafts are checked, the drafter's time counts, and in place of its outputs come those of greedy search, of which a
-share of the words is right and the others are replaced. `--block` sets the words that a pass checks.
-Every round calls all rows in turn. A row's figure on a GPU is the median of the calls. On a CPU it is the least
-processor time of a call on one thread, which other load disturbs less; CTranslate2 is there where it is installed.
+share of the words is right and the others, at places drawn at random, are replaced. The passes depend on the places: a
+figure is the mean over several draws. `--block` sets the words that a pass checks.
+Every round calls all engines of a row in turn. A row's figure on a GPU is the median of the calls. On a CPU it is the
+least processor time of a call on one thread, which other load disturbs less; CTranslate2 is there where it is
+installed.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import math
 import random
 import statistics
 import tempfile
@@ -43,6 +46,8 @@ from workflow_src.types import EOS, UNK
 LIKELY, UNLIKELY = 1e6, -1e9
 # Limits of outputs are this much above the ratio times the source's length.
 MARGIN = 10
+# Sentences at least over which places of wrong words are averaged.
+DRAFTED = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,13 +104,23 @@ def settings_of(row: Row, options: argparse.Namespace) -> SearchSettings:
 
 def drafts_of(
     sources: list[list[int]], model: nn.Module, row: Row, options: argparse.Namespace
-) -> list[list[list[int]]]:
-    """One draft a sentence: the output of greedy search, of whose words the row's share is right."""
+) -> Iterator[list[list[list[int]]]]:
+    """One draft a sentence, several times: the output of greedy search, of whose words the row's share is right."""
     greedy = searches()["greedy"].settings(max_length_ratio=settings_of(row, options).max_length_ratio)
     source = pad(sources, eos=True).to(model.output_bias.device)
     outputs = open_search({MODEL: model}, greedy, False).translate(source).tokens
-    draw, other = random.Random(3), range(UNK + 1, options.vocabulary)
-    return [[[word if draw.random() < row.share else draw.choice(other) for word in words]] for words in outputs]
+    draw = random.Random(3)
+    for _ in range(math.ceil(DRAFTED / len(sources))):
+        yield [[worsened(words, row.share, draw, options.vocabulary)] for words in outputs]
+
+
+def worsened(words: list[int], share: float, draw: random.Random, vocabulary: int) -> list[int]:
+    """Words of which the share stays, rounded to whole words, and the others become other words."""
+    worse, first = list(words), UNK + 1
+    for place in draw.sample(range(len(words)), round((1 - share) * len(words))):
+        size = vocabulary - first
+        worse[place] = first + (words[place] - first + draw.randrange(1, size)) % size
+    return worse
 
 
 def checking(call: Call, drafts: list[list[list[int]]]) -> Call:
@@ -122,8 +137,12 @@ def checking(call: Call, drafts: list[list[list[int]]]) -> Call:
     return called
 
 
-def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tuple[str, Call]]:
-    """What computes a row, and a call of each."""
+def checks(call: Call, draws: list[list[list[list[int]]]]) -> list[Call]:
+    return [checking(call, drafts) for drafts in draws]
+
+
+def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tuple[str, list[Call]]]:
+    """What computes a row, and calls of each: one for each draw of drafts."""
     device, preset = torch.device(options.device), row.preset or options.preset
     difference = options.target - options.source
     models = {row.family: forced(network(row.family, preset, options.vocabulary), row.family, difference)}
@@ -148,17 +167,17 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
             # As `Translator` does.
             models[name] = model.to(dtype) if hasattr(model, "start") else narrow_stacks(model, dtype)
     search = open_search(own_networks(models, settings), settings, False)
-    drafts = [] if row.share is None else drafts_of(sources, models[row.family], row, options)
+    draws = [[]] if row.share is None else list(drafts_of(sources, models[row.family], row, options))
     if row.family != "transformer" or device.type == "cpu" or options.eager:
-        yield "eager", checking(lambda: search.translate(pad(sources, eos=True).to(device)), drafts)
+        yield "eager", checks(lambda: search.translate(pad(sources, eos=True).to(device)), draws)
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
         engine = open_engine(declared, models, "fast", device)
         engine.prepare(settings, False, None, batch == 1)
-        yield declared.title, checking(lambda: engine.search(sources, settings, False), drafts)
+        yield declared.title, checks(lambda: engine.search(sources, settings, False), draws)
 
 
-def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[tuple[str, Call]]:
+def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[tuple[str, list[Call]]]:
     declared = engines()["ctranslate2"]
     if not declared.installed():
         return
@@ -169,7 +188,7 @@ def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[
         for kind in ("float32", "int8"):
             engine = Engine(folder, pieces, model.config.max_positions, compute_type=kind)
             decode = functools.partial(engine.decode, sources, settings, len(sources), False)
-            yield f"{declared.title}, {kind}", decode
+            yield f"{declared.title}, {kind}", [decode]
 
 
 def milliseconds(call: Call, device: str) -> float:
@@ -209,15 +228,17 @@ def main() -> None:
         figures: dict[str, list[float]] = {}
         for batch in options.batches:
             calls = list(calls_of(row, options, batch))
-            times: dict[str, list[float]] = {name: [] for name, _ in calls}
+            times: dict[str, list[list[float]]] = {name: [[] for _ in several] for name, several in calls}
             for number in range(options.rounds + 1):
-                for name, call in calls:
-                    each = milliseconds(call, kind)
-                    # The first call prepares.
-                    if number:
-                        times[name].append(each)
+                for name, several in calls:
+                    for measured, call in zip(times[name], several, strict=True):
+                        each = milliseconds(call, kind)
+                        # The first call prepares.
+                        if number:
+                            measured.append(each)
+            best = min if kind == "cpu" else statistics.median
             for name, measured in times.items():
-                figures.setdefault(name, []).append(min(measured) if kind == "cpu" else statistics.median(measured))
+                figures.setdefault(name, []).append(statistics.fmean(map(best, measured)))
         for name, cells in figures.items():
             print(f"| {row.name} | {name} | " + " | ".join(f"{cell:.3g}" for cell in cells) + " |", flush=True)
 
