@@ -102,6 +102,8 @@ def test_drafts_of_any_family_are_checked_in_captured_passes(drafter):
         engine = CapturedSearches({"transformer": networks[MODEL]}, device)
         for sources in (sentences(4), sentences(1, seed=2), sentences(5, seed=3)):
             assert_as_eager(engine, networks, sources, settings(), device)
+            if drafter != "latents":
+                assert_as_eager(engine, networks, sources, settings(drafts=3), device)
 
 
 @pytest.mark.parametrize("block", [2, 4, 7, 8, 20])
