@@ -24,7 +24,7 @@ EXPERIMENT = pretended_cuda.FOLDER / "run.yaml"
 MEMORY = 4 * 2**20
 
 # Systems and searches that have graphs.
-GRAPHS = {"ctc": "ctc-greedy", "lvm": "delta", "masked": "mask-predict", "score": "score"}
+GRAPHS = {"ctc": "ctc-greedy", "graph": "graph-path", "lvm": "delta", "masked": "mask-predict", "score": "score"}
 
 
 def _variables(folder) -> dict[str, str]:
@@ -54,7 +54,7 @@ def test_a_whole_run_on_two_gpus(tmp_path):
     protocols, rows = _speed(plan, tmp_path)
     assert {protocol["device_name"] for protocol in protocols} in ({"Pretended GPU 0"}, {"Pretended GPU 1"})
     captured = {decode.name for decode, _, _ in plan.rows if decode.engine == "cuda_graphs"}
-    assert len(captured) == 5 and captured <= {row["name"] for row in rows}
+    assert len(captured) == 7 and captured <= {row["name"] for row in rows}
     _check_graphs(plan, tmp_path)
 
 

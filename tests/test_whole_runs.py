@@ -30,6 +30,7 @@ def test_a_whole_run_leaves_results_that_make_sense(smoke_run):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 def test_the_other_families_go_on_from_its_teacher(smoke_run, tmp_path):
     folders = ("raw", "corpus", "subwords", "encoded", "distilled", "systems/teacher")
     copy_of_run(smoke_run, [f"results/smoke/{name}" for name in folders], tmp_path)
