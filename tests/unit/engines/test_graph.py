@@ -7,12 +7,12 @@ import types
 import numpy as np
 import pytest
 import torch
-from miniatures import dat, searched, tokens
+from exported_searches import check_outputs_and_scores
+from miniatures import dat, tokens
 
 from workflow_src import registry
 from workflow_src.decoding.ngram import estimate
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, PAD
 
 pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -20,7 +20,6 @@ pytest.importorskip("onnxscript", reason="needs the extra fast")
 
 SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
-LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 # Search, settings of the model and of the search.
 CASES = {
     "graph-path": ("graph-path", {}, {}),
@@ -51,13 +50,4 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     if "language_model" in fields:
         networks["language_model"] = types.SimpleNamespace(scorer=LANGUAGE_MODEL)
     engine = open_networks({"dat": network}, "fast", torch.device("cpu"))
-    with torch.no_grad():
-        expected = searched(networks, SOURCE, settings)
-    assert len({word for row in expected.tokens for word in row}) > 1
-    singles = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [single.tokens[0] for single in singles] == expected.tokens
-    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
-    if case in TOGETHER:
-        together = engine.translate(LINES, settings, True, networks)
-        assert together.tokens == expected.tokens
-        assert together.scores == pytest.approx(expected.scores, abs=1e-4)
+    check_outputs_and_scores(engine, networks, SOURCE, settings, together=case in TOGETHER)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import nat, refiner, searched, tokens
+from exported_searches import check_outputs_and_scores
+from miniatures import nat, refiner, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, PAD
 
 pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -16,7 +16,6 @@ pytest.importorskip("onnxscript", reason="needs the extra fast")
 
 SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
-LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 # What takes time is the exporter, which goes from operator to operator.
 SMALL = {"encoder_layers": 1, "layers": 1}
 # Search, settings of the model and of the search.
@@ -52,12 +51,4 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
         networks["refiner"] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
-    with torch.no_grad():
-        expected = searched(networks, SOURCE, settings)
-    assert len({word for row in expected.tokens for word in row}) > 1
-    singles = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [single.tokens[0] for single in singles] == expected.tokens
-    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
-    if case in TOGETHER:
-        batched = engine.translate(LINES, settings, True, networks)
-        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
+    check_outputs_and_scores(engine, networks, SOURCE, settings, together=case in TOGETHER)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import lanmt, refiner, searched, tokens
+from exported_searches import check_outputs_and_scores
+from miniatures import lanmt, refiner, tokens
 
 from workflow_src import registry
 from workflow_src.spec import MODEL, REFINER
-from workflow_src.types import EOS, PAD
 
 pytest.importorskip("onnx", reason="needs the extra fast")
 pytest.importorskip("onnxruntime", reason="needs the extra fast")
@@ -16,7 +16,6 @@ pytest.importorskip("onnxscript", reason="needs the extra fast")
 
 SIZE = 9
 SOURCE = tokens([3, 1, 5, 2], SIZE, end=True)
-LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 # One layer each: what takes time is the exporter, which goes from operator to operator.
 # The prior mean's graph is a part of every other.
 CASES = {
@@ -45,16 +44,8 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
         networks[REFINER] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["lanmt"], search, settings) is None
     engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
-    with torch.no_grad():
-        expected = searched(networks, SOURCE, settings)
-    assert len({word for row in expected.tokens for word in row}) > 1
-    singles = [engine.translate([line], settings, True, networks) for line in LINES]
-    assert [single.tokens[0] for single in singles] == expected.tokens
-    assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
-    if case == "score":
-        # Graphs of several sentences, which have padding, are others.
-        batched = engine.translate(LINES, settings, True, networks)
-        assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
+    # Graphs of several sentences, which have padding, are others.
+    check_outputs_and_scores(engine, networks, SOURCE, settings, together=case == "score")
 
 
 def test_a_search_that_stops_by_itself_has_no_fixed_graph():
