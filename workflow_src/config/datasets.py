@@ -270,7 +270,10 @@ class AnySplit(Frozen):
 
 
 class GroupSplit(AnySplit):
-    """Dev and test have one pair each of groups of pairs with common sentences, of which no other pair is used."""
+    """Dev and test have one pair each of groups of pairs with common sentences, of which no other pair is used.
+
+    Further test sets of the dataset stay as they are.
+    """
 
     method: Literal["connected-groups"]
     dev: int = Field(gt=0, description="pairs")
@@ -469,11 +472,17 @@ class DatasetConfig(DatasetFiles):
             raise ConfigError(
                 "split.method", self.split.method, problem="it needs parts under test, and none under dev"
             )
-        if isinstance(self.split, GroupSplit) and (self.dev or self.test):
-            raise ConfigError("split.method", self.split.method, problem="it needs no parts under dev and test")
+        if isinstance(self.split, GroupSplit) and (self.dev or TEST in self.test):
+            problem = "it needs no parts under dev, and test sets with names of their own"
+            raise ConfigError("split.method", self.split.method, problem=problem)
         if self.split is not None and self.split.key_language not in (None, *self.languages):
             raise ConfigError("split.key_language", self.split.key_language, allowed=self.languages)
         return self
+
+    @property
+    def test_sets(self) -> tuple[str, ...]:
+        """Names of the test sets, the main one first: that of a split by groups, if there is one."""
+        return (TEST, *self.test) if isinstance(self.split, GroupSplit) else super().test_sets
 
 
 class NormalisationConfig(Frozen):

@@ -242,8 +242,8 @@ def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origin
 def held_out_keys(writers: Mapping[str, Writer], train: Sequence[Path], inputs: Inputs) -> set[tuple[str, str]]:
     """Keys of source and target, or of source and further reference, of all pairs of dev and test sets.
 
-    Those of dev and test sets of the dataset are written before train. Connected groups have no sentence in common with
-    train.
+    Those of dev and test sets of the dataset are written before train. Dev and test of connected groups have no
+    sentence in common with train.
     """
     settings = inputs.settings
     keys = {(source, target) for writer in writers.values() for source, targets in writer.keys for target in targets}
@@ -373,8 +373,8 @@ def check_split(split: Split | None, raw: RawSummary) -> None:
         raise ConfigError("settings.split", problem="the text is in one language", hint="remove it")
     if isinstance(split, NthSplit) and ("dev" in raw.held_out or not raw.held_out):
         raise ConfigError("settings.split.method", split.method, problem="the raw text must have test sets, and no dev")
-    if isinstance(split, GroupSplit) and raw.held_out:
-        problem = f"the raw text has {' and '.join(raw.held_out)} of its own"
+    if isinstance(split, GroupSplit) and (present := [name for name in ("dev", TEST) if name in raw.held_out]):
+        problem = f"the raw text has {' and '.join(present)} of its own"
         raise ConfigError("settings.split.method", split.method, problem=problem, hint="remove split")
 
 
@@ -388,7 +388,8 @@ def run(inputs: Inputs) -> str:
         name: [inputs.raw.parent / text for text in raw_names(name, codes, references.get(name, 1))]
         for name in raw.pairs
     }
-    held_out = list(dict.fromkeys(("dev", *(raw.held_out or [TEST])))) if len(codes) > 1 else []
+    split_test = [TEST] if isinstance(settings.split, GroupSplit) else []
+    held_out = list(dict.fromkeys(("dev", *split_test, *raw.held_out))) if len(codes) > 1 else []
     read_counts: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
