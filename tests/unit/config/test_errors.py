@@ -488,6 +488,8 @@ METHODS = ("connected-groups", "every-nth")
         ({"split": {"methud": "every-nth", "every": 10}}, {"setting": "split.methud", "nearest": "method"}),
         ({"split": {"method": "every-nth", "evry": 10}}, {"setting": "split.evry", "nearest": "every"}),
         ({"split": {"method": "every-nth", "dev": 10}}, {"setting": "split.dev", "problem": UNKNOWN}),
+        ({"test": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("test",)}),
+        ({"dev": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("dev",)}),
         ({"train": [TEXTS | TABLE]}, {"setting": "train[0].table", "value": "my.tsv", "mentions": ("texts",)}),
         ({"train": [TEXTS | {"header": True}]}, {"setting": "train[0].header", "value": True, "mentions": ("table",)}),
         ({"train": [TEXTS | {"quoted": True}]}, {"setting": "train[0].quoted", "value": True, "mentions": ("table",)}),
@@ -504,6 +506,10 @@ def test_a_part_or_a_split_names_the_setting_that_is_wrong(settings, fields):
         own_dataset(**settings)
     expected = fields | {"setting": f"recipe.dataset.{fields['setting']}"}
     assert fields_of(refused.value, expected) == expected
+
+
+def test_test_sets_of_a_dataset_stand_behind_the_test_of_a_split_by_groups():
+    assert own_dataset(test={"official": [TEXTS]}).test_sets == ("test", "official")
 
 
 @pytest.mark.parametrize(("part", "other"), [(TEXTS, "table"), (TABLE, "texts")])

@@ -344,6 +344,26 @@ def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp
     assert splits["ro", "en"] == splits["en", "ro"]
 
 
+def test_official_test_sets_stay_beside_the_test_of_a_split(tmp_path):
+    rows = repeating()
+    texts = {f"train.{code}": "".join(row[side] + "\n" for row in rows) for side, code in enumerate(("ro", "en"))}
+    official = {f"official.{code}": f"{rows[0][side]}\nunseen {code}\n" for side, code in enumerate(("ro", "en"))}
+    write_raw(tmp_path / "raw", texts | official)
+    summary = normalise(tmp_path, split=CONNECTED)
+    assert {name: summary["pairs"][name] for name in ("dev", "test", "official")} == {
+        "dev": 20,
+        "test": 20,
+        "official": 2,
+    }
+    assert (tmp_path / "corpus/official.en").read_text().splitlines()[1] == "unseen en"
+    assert summary["dropped"]["official"] == {} and summary["found_in_train"]["test"]["pair"] == 0
+    assert summary["found_in_train"]["official"]["source"] == 1
+    for taken in ("dev", "test"):
+        shutil.rmtree(tmp_path / "raw")
+        write_raw(tmp_path / "raw", texts | {f"{taken}.{code}": "text\n" for code in ("ro", "en")})
+        normalise(tmp_path, code=2, split=CONNECTED)
+
+
 def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
     write_raw(tmp_path / "raw", {"train.ro": "a\nb\nc\n", "train.en": "a\nb\nc\n"})
     normalise(tmp_path, code=1, split=CONNECTED)
