@@ -361,7 +361,7 @@ def test_official_test_sets_stay_beside_the_test_of_a_split(tmp_path):
     for taken in ("dev", "test"):
         shutil.rmtree(tmp_path / "raw")
         write_raw(tmp_path / "raw", texts | {f"{taken}.{code}": "text\n" for code in ("ro", "en")})
-        normalise(tmp_path, code=2, split=CONNECTED)
+        normalise(tmp_path, code=1, split=CONNECTED)
 
 
 def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
