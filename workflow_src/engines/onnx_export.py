@@ -28,7 +28,6 @@ from workflow_src.types import EOS, PAD
 OPSET = 20
 # The first file format with this operator set.
 FORMAT = 9
-LOGITS = "logits"
 # Any ids will do: the graph does not depend on them.
 ALONE = ((5, 6, 7, EOS),)
 TOGETHER = ((5, 6, 7, 8, EOS), (9, 6, EOS, PAD, PAD))
@@ -214,5 +213,4 @@ def leave_maximum(graph: onnx.GraphProto) -> None:
     if settings.get("axis", 0) not in (-1, 2) or settings.get("keepdims", 1):
         return
     # What only the maximum needed is dropped with it.
-    graph.node.append(helper.make_node("Identity", [node.input[0]], [LOGITS], LOGITS))
-    graph.output[0].CopyFrom(helper.make_tensor_value_info(LOGITS, onnx.TensorProto.FLOAT, [1, "T", "V"]))
+    graph.output[0].CopyFrom(helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, [1, "T", "V"]))

@@ -48,7 +48,7 @@ class Transitions(nn.Module):
             possible = (vertex > vertex[:, None]) & mask[:, None]
             if torch.is_grad_enabled():
                 return _Mixture.apply(query, key, gates, possible)
-            return _mixed(query, key, gates, possible)
+            return _mixed_probabilities(query, key, gates, possible)
 
 
 def _full_precision(device: str) -> contextlib.AbstractContextManager:
@@ -76,6 +76,13 @@ def _mixed(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tenso
     for head in range(1, query.size(1)):
         total = torch.logaddexp(total, _head(query, key, possible, head) + gates[..., head : head + 1])
     return total.masked_fill(~possible, NEVER)
+
+
+def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
+    """`_mixed` in few operators, whose probabilities are at least the smallest number: searches need no others."""
+    scores = (query @ key.transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
+    shares = scores.softmax(-1) * gates.exp().transpose(1, 2)[..., None]
+    return shares.sum(1).clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(~possible, NEVER)
 
 
 class _Mixture(torch.autograd.Function):
