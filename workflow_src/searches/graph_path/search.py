@@ -34,7 +34,7 @@ class GraphPath(SearchModule):
         return words, following, moves + gains.gather(1, following)
 
     @torch.no_grad()
-    def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
+    def hypotheses(self, _source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         words, following, gains = on_cpu(*outputs)
         paths = [path_of(row) for row in following.tolist()]
         # The last vertex of a path puts out the end symbol.
