@@ -206,8 +206,8 @@ def measure(inputs, settings):
 SHOWN = """
 from matplotlib.figure import Figure
 
-from workflow_src.evaluation.analyses.shown import Block, Table
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.analyses.shown import figured
+from workflow_src.evaluation.report.document import Caption, Table
 
 
 def show(content, manifest):
@@ -215,15 +215,12 @@ def show(content, manifest):
     names = [f"{content.width * n}-{content.width * (n + 1) - 1}" for n in bars]
     table = Table(["", *names], [[f"{row.system}, {row.name}", *map(str, row.counts)] for row in content.rows])
 
-    def draw():
-        figure = Figure(figsize=(5, 3), layout="constrained")
-        axes = figure.subplots()
-        for row in content.rows:
-            axes.plot(range(len(row.counts)), row.counts, label=row.name)
-        return figure
-
+    figure = Figure(figsize=(5, 3), layout="constrained")
+    axes = figure.subplots()
+    for row in content.rows:
+        axes.plot(range(len(row.counts)), row.counts, label=row.name)
     caption = Caption(f"Sentences of {content.split} by the length of their translation, in subwords.")
-    return [Block(caption, table=table, figure=draw, label="Lengths of outputs", folded=True)]
+    return figured(figure, caption, "Lengths of outputs", table)
 """
 EXACT = """
 import numpy as np

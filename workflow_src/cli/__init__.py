@@ -144,31 +144,22 @@ def clean(arguments: argparse.Namespace) -> None:
     ),
 )
 def compare(arguments: argparse.Namespace) -> None:
-    from workflow_src.evaluation.report import comparison, page
+    from workflow_src.evaluation.report import comparison
+    from workflow_src.evaluation.report.html import page
+    from workflow_src.evaluation.report.markdown import markdown
     from workflow_src.evaluation.report.results import read_results, results_path
     from workflow_src.records.atomic import atomic
 
     results = [read_results(results_path(name)) for name in arguments.experiments]
     removed = arguments.remove_repetitions
     compared = comparison.compare(results, removed)
-    context = {
-        "experiments": compared.experiments,
-        "caption": comparison.caption(compared, removed),
-        "about": compared.about,
-        "tables": [(heading, comparison.grouped(lines)) for heading, lines in comparison.tables(compared)],
-        "system_heads": comparison.SYSTEM_HEADS,
-        "system_words": comparison.SYSTEM_WORDS,
-        "systems": compared.systems,
-    }
-    markdown, html = pages(arguments.output)
-    texts = {
-        markdown: comparison.markdown(compared, removed),
-        html: page.render(context, "comparison.html.j2"),
-    }
+    document = comparison.document(compared, removed)
+    markdown_path, html_path = pages(arguments.output)
+    texts = {markdown_path: markdown(document), html_path: page(document)}
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)
-    print(f"{html} and {markdown}: {len(compared.rows)} rows of {len(results)} experiments")
+    print(f"{html_path} and {markdown_path}: {len(compared.rows)} rows of {len(results)} experiments")
 
 
 def pages(output: Path) -> tuple[Path, Path]:

@@ -95,7 +95,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
         ET.parse(path)
     html = MarkdownIt("commonmark").enable("table").render((folder / "results.md").read_text(encoding="utf-8"))
     read = Texts(html)
-    assert read.tags.keys() <= {"h1", "h2", "h3", "p", "ul", "li", "strong", "pre", "code"} | {
+    assert read.tags.keys() <= {"h1", "h2", "h3", "h4", "p", "img", "ul", "li", "strong", "pre", "code"} | {
         "table",
         "thead",
         "tbody",

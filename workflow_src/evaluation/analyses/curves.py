@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
-from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest, differing, words
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure, style_of
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.registry import searches
@@ -25,7 +25,7 @@ def start_title(manifest: Manifest) -> str:
     return manifest.start.title if manifest.start else "start"
 
 
-def curve_block(
+def curve_blocks(
     content: Curves[Figures],
     manifest: Manifest,
     caption: Caption,
@@ -34,16 +34,10 @@ def curve_block(
     panels: Sequence[CurvePanel],
     label: str,
     height: float = 2.8,
-) -> Block:
+) -> list[Block]:
     """A picture of curves, with a table of the same figures below it."""
-    return Block(
-        caption=caption,
-        table=curve_table(heads, content, manifest, cells),
-        figure=lambda: curve_figure(content, manifest, panels, height),
-        label=label,
-        errors=True,
-        folded=True,
-    )
+    table = curve_table(heads, content, manifest, cells)
+    return figured(curve_figure(content, manifest, panels, height), caption, label, table, errors=True)
 
 
 def curve_table(

@@ -1,8 +1,7 @@
-"""Captions of tables: a line, and notes on how to read the table, which pages fold."""
+"""Captions of the tables of rows, with notes on how to read them."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
@@ -11,30 +10,13 @@ from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report import conventions
+from workflow_src.evaluation.report.document import Caption
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.markdown import bold, paragraph, plain
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.evaluation.report.tables import Group, row_words
 from workflow_src.spec import Metric
 
 OTHER_TOKENISERS = {*get_args(BleuTokeniser)} - {"13a"}
-
-
-@dataclasses.dataclass(frozen=True)
-class Caption:
-    """A line, and notes by their subjects; empty notes are left out."""
-
-    line: str
-    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def nonempty_notes(self) -> list[tuple[str, str]]:
-        return [(term, text) for term, text in self.notes.items() if text]
-
-    def around(self, table: str) -> str:
-        """A table in Markdown with the line above and the notes below."""
-        notes = "\n".join(f"- {bold(term)}: {plain(text)}" for term, text in self.nonempty_notes)
-        return "\n\n".join(filter(None, [paragraph(self.line), table.strip(), notes]))
 
 
 def main_caption(

@@ -11,7 +11,7 @@ from workflow_src.errors import InputError
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.markdown import markdown_table, paragraph, plain
+from workflow_src.evaluation.report.document import Document, GroupRow, Paragraph, Points, Section, Table
 from workflow_src.evaluation.report.results import Results, Row, metrics_by_name
 from workflow_src.registry import default_metrics, main_metric, searches
 from workflow_src.spec import Metric, parse
@@ -221,27 +221,27 @@ def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     return by_heading
 
 
-def grouped(lines: list[list[str]]) -> list[tuple[str, list[list[str]]]]:
-    """Lines of `tables` by system and data, for the page: title of the group, lines of decode and figures.
-
-    Columns for system and data would make tables too wide for a page.
-    """
-    groups: dict[tuple[str, str], list[list[str]]] = {}
-    for system, decode, data, *figures in lines:
-        groups.setdefault((system, data), []).append([decode, *figures])
-    return [(f"“{system}”, {data} data", members) for (system, data), members in groups.items()]
-
-
-def markdown(comparison: Comparison, removed: Removal | None) -> str:
-    """The comparison as Markdown."""
-    sections = [f"# {plain(', '.join(comparison.experiments))}", paragraph(caption(comparison, removed))]
-    sections.append("\n".join(f"- {paragraph(text)}" for text in comparison.about))
-    heads = ["system", "decode", "data", *comparison.experiments]
+def document(comparison: Comparison, removed: Removal | None) -> Document:
+    """The comparison: a section for each figure, whose rows are grouped by system and data, and the systems."""
+    sections = []
     for heading, lines in tables(comparison):
-        sections += [f"## {heading}", markdown_table(heads, lines, left=3)]
+        groups: dict[str, list[list[str]]] = {}
+        for system, decode, data, *figures in lines:
+            groups.setdefault(f"“{system}”, {data} data", []).append([decode, *figures])
+        rows: list[GroupRow | list[str]] = []
+        for title, members in groups.items():
+            rows += [GroupRow(title), *members]
+        heads = ["", *comparison.experiments]
+        sections.append(Section(heading, [Table(heads, rows, look="main experiments", wide=True)]))
     if comparison.systems:
-        sections += ["## Systems", markdown_table(SYSTEM_HEADS, comparison.systems, left=SYSTEM_WORDS)]
-    return "\n\n".join(sections) + "\n"
+        table = Table(SYSTEM_HEADS, comparison.systems, left=SYSTEM_WORDS, look="plain systems", wide=True)
+        sections.append(Section("Systems", [table]))
+    return Document(
+        title=", ".join(comparison.experiments),
+        about=["Several experiments side by side"],
+        summary=[Paragraph.of(caption(comparison, removed)), Points(comparison.about)],
+        sections=sections,
+    )
 
 
 def caption(comparison: Comparison, removed: Removal | None) -> str:

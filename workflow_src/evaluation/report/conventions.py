@@ -6,8 +6,6 @@ from collections.abc import Collection
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.markdown import group_row, markdown_table
-from workflow_src.evaluation.report.tables import REMOVAL_LABELS
 
 
 def removal_words(removed: Removal | None, means_repetitions: Collection[bool] = (False,)) -> str:
@@ -41,10 +39,3 @@ def published_words(manifest: Manifest) -> str:
     if published is main:
         return f"{text}, as the column {main.title} is."
     return f"{text}: compare them with ours in the same convention beside them, not with the column {main.title}."
-
-
-def removal_table(removals: list[tuple[str, list[list[str]]]]) -> str:
-    """`tables.removals` in Markdown, groups as bold lines."""
-    heads = ["", *REMOVAL_LABELS.values()]
-    rows = [row for title, group in removals for row in [group_row(title, heads), *group]]
-    return markdown_table(heads, rows)

@@ -9,16 +9,16 @@ from workflow_src.config.datasets import NthSplit
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
 from workflow_src.evaluation.manifest import Row
+from workflow_src.evaluation.report.document import Block, Cell, Fold, Heading, Paragraph, Table
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 from workflow_src.evaluation.report.page import language
 
 
-def table(
-    corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mapping[str, EncodedText]
-) -> list[dict[str, str]]:
-    """Pairs, words and pairs left out of every split, as text. Pairs that splitting train leaves out count for train.
+def table(corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mapping[str, EncodedText]) -> Table | None:
+    """Pairs, words and pairs left out of every split; None without splits.
 
-    Text of the source language, if any, and encoded training `texts` by name come last.
+    Pairs that splitting train leaves out count for train. Text of the source language, if any, and encoded training
+    `texts` by name come last.
     """
     rows = []
     for split in sorted(corpus.pairs, key=lambda name: (name != "train", name != "dev")):
@@ -27,26 +27,14 @@ def table(
         (split,) = monolingual.pairs
         lines = f"{monolingual.pairs[split]:,} of {monolingual.read[split]:,} lines"
         rows.append(_row(f"{split}, {language(monolingual.source)}", lines, monolingual, split))
-    rows += [
-        {
-            "split": f"trained on: {name}",
-            "pairs": f"{text.pairs:,}",
-            "words": "–",
-            "dropped": drops.words(text.dropped),
-        }
-        for name, text in texts.items()
-    ]
-    return rows
+    rows += [[f"trained on: {name}", "–", drops.words(text.dropped), f"{text.pairs:,}"] for name, text in texts.items()]
+    return Table(["split", "words", "pairs left out", "pairs"], rows, left=3) if rows else None
 
 
-def _row(title: str, count: str, counts: CorpusSummary, split: str) -> dict[str, str]:
+def _row(title: str, count: str, counts: CorpusSummary, split: str) -> list[str]:
     words = counts.words.get(split, {})
-    return {
-        "split": title,
-        "pairs": count,
-        "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–",
-        "dropped": drops.words(counts.dropped.get(split, {})),
-    }
+    by_language = ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–"
+    return [title, by_language, drops.words(counts.dropped.get(split, {})), count]
 
 
 def warnings(
@@ -86,27 +74,54 @@ def repeated_words(corpus: CorpusSummary, split: str) -> str:
 
 
 def cleaning(
-    corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mapping[str, EncodedText]
-) -> list[dict[str, Any]]:
-    """Pairs that every filter left out and repaired, with shares, as text, and examples.
+    corpus: CorpusSummary,
+    monolingual: CorpusSummary | None,
+    texts: Mapping[str, EncodedText],
+    languages: tuple[str, str],
+) -> list[Block]:
+    """Pairs that every filter left out and repaired, with shares, and examples; nothing without filters.
 
     Filters of the training text come first, then systems that selected likely pairs of encoded `texts`, then filters of
-    text of the source language.
+    text of the source language. `languages` are the codes of source and target.
     """
     steps = [(step.title, step) for step in corpus.cleaning]
     steps += [(text.likelihood.title, text.likelihood) for text in texts.values() if text.likelihood]
     steps += [(f"{step.title} (monolingual)", step) for step in (monolingual.cleaning if monolingual else ())]
-    return [
-        {
-            "title": title,
-            "read": f"{step.read:,}",
-            "dropped": _counted(sum(step.dropped.values()), step.read),
-            "repaired": _counted(step.repaired, step.read),
-            "reasons": ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.items()),
-            "examples": step.examples,
-        }
+    if not steps:
+        return []
+    rows = [
+        [
+            title,
+            ", ".join(f"{reason} {count:,}" for reason, count in step.dropped.items()),
+            f"{step.read:,}",
+            _counted(sum(step.dropped.values()), step.read),
+            _counted(step.repaired, step.read),
+        ]
         for title, step in steps
     ]
+    return [
+        Heading("Cleaning"),
+        Paragraph.of(
+            "What each filter did with the pairs that those before it left. Examples are drawn from all that it left "
+            "out or repaired."
+        ),
+        Table(["filter", "by setting", "pairs", "left out", "repaired"], rows, left=2),
+        *(Fold(f"{title}: examples", [_examples(step.examples, languages)]) for title, step in steps if step.examples),
+    ]
+
+
+def _examples(examples: Sequence[Mapping[str, Any]], languages: tuple[str, str]) -> Table:
+    """Pairs that a filter left out or repaired; a repaired side stands behind an arrow."""
+    rows: list[list[str | Cell]] = []
+    for example in examples:
+        repaired = example.get("repaired")
+        sides = [
+            Cell(example[side] + (f" → {repaired[number]}" if repaired else ""), language=code)
+            for number, (side, code) in enumerate(zip(("source", "target"), languages, strict=True))
+        ]
+        reason = ": ".join(filter(None, [example["reason"], example.get("cause")]))
+        rows.append([str(example["line"]), reason, *sides])
+    return Table(["line", "setting", "source", "target"], rows, left=4)
 
 
 def downloads(corpus: CorpusSummary, monolingual: CorpusSummary | None) -> str:

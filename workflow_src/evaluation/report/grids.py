@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.analyses.shown import decimal
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
+from workflow_src.evaluation.report.document import Beside, Block, Caption, Heading, Table
 from workflow_src.evaluation.report.results import Row
 from workflow_src.evaluation.report.tables import Group, variant_rows
 
@@ -23,9 +22,9 @@ def tables(
     rows: Sequence[Row],
     data: str = "",
     notes: Mapping[str, str] = {},
-) -> list[dict[str, Any]]:
-    """Every grid: `title`, `caption`, `heads`, `rows` of cells as text; `published` is such a table of published
-    figures, or None. All captions have `data` and `notes`.
+) -> list[Block]:
+    """A heading and a table for every grid, beside a table of published figures where there are some. All captions have
+    `data` and `notes`.
 
     A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
     the system was measured there; else the main metric of the system's first line in `table`, over the seeds in `rows`
@@ -53,20 +52,21 @@ def tables(
         return decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
 
     captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
-    return [_table(grid, cell, caption, manifest) for grid, caption in zip(manifest.grids, captions, strict=True)]
+    return [
+        block
+        for grid, caption in zip(manifest.grids, captions, strict=True)
+        for block in _table(grid, cell, caption, manifest)
+    ]
 
 
-def _table(
-    grid: GridInfo, cell: Callable[[GridCell | None], str], caption: Caption, manifest: Manifest
-) -> dict[str, Any]:
+def _table(grid: GridInfo, cell: Callable[[GridCell | None], str], caption: Caption, manifest: Manifest) -> list[Block]:
     heads = [f"{_setting(grid.row_setting)} \\ {_setting(grid.column_setting)}", *grid.columns]
-    published = grid.published and {
-        "caption": Caption(f"Published{source_words(manifest.report)}."),
-        "heads": heads,
-        "rows": [[name, *cells] for name, cells in zip(grid.rows, grid.published, strict=True)],
-    }
     cells_of_rows = [[name, *map(cell, cells)] for name, cells in zip(grid.rows, grid.cells, strict=True)]
-    return {"title": grid.title, "caption": caption, "heads": heads, "rows": cells_of_rows, "published": published}
+    tables = [Table(heads, cells_of_rows, caption)]
+    if grid.published:
+        published_rows = [[name, *cells] for name, cells in zip(grid.rows, grid.published, strict=True)]
+        tables.append(Table(heads, published_rows, Caption(f"Published{source_words(manifest.report)}.")))
+    return [Heading(grid.title), Beside(tables)]
 
 
 def _setting(path: str) -> str:

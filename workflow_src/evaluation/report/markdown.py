@@ -1,11 +1,36 @@
-"""Tables in Markdown, and escaping of text, so that no character of it is markup."""
+"""A document as Markdown, and escaping of text, so that no character of it is markup."""
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
+
+from workflow_src.evaluation.report.document import (
+    Beside,
+    Block,
+    Caption,
+    CaptionBelow,
+    Cell,
+    Code,
+    Command,
+    Document,
+    Example,
+    Fold,
+    GroupRow,
+    Heading,
+    Inline,
+    Paragraph,
+    Picture,
+    Points,
+    Section,
+    Strong,
+    Table,
+    cell_of,
+    row_of,
+)
 
 # Characters that begin or end markup anywhere in a line: code, emphasis, tags, cells, formulas, links, entities. An
 # underscore inside of a word, a bracket alone and a < without a letter after it do not.
@@ -41,6 +66,92 @@ def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: in
     lines = [list(map(plain, row)) for row in rows]
     sides = ["left"] * left + ["right"] * (len(heads) - left)
     return tabulate(lines, list(map(plain, heads)), tablefmt="pipe", colalign=sides, disable_numparse=True)
+
+
+def markdown(document: Document) -> str:
+    """The document with its tables, and links to its pictures in the folder `figures`."""
+    tables, figures = itertools.count(1), itertools.count(1)
+
+    def numbered(caption: Caption, kind: str, number: Iterator[int] | None) -> str:
+        line = paragraph(caption.line)
+        return f"{bold(f'{kind} {next(number)}.')} {line}".strip() if number is not None else line
+
+    def rendered(blocks: Sequence[Block]) -> Iterator[str]:
+        for block in blocks:
+            match block:
+                case Section():
+                    yield f"## {plain(block.title)}"
+                    yield from rendered(block.blocks)
+                case Heading():
+                    yield f"### {plain(block.text)}"
+                case Fold():
+                    yield f"#### {plain(block.title)}"
+                    yield from rendered(block.blocks)
+                case Beside():
+                    yield from rendered(block.blocks)
+                case Paragraph():
+                    yield _paragraph(block.parts)
+                case Points():
+                    yield "\n".join(f"- {paragraph(text)}" for text in block.texts)
+                case Command():
+                    yield f"```\n{block.text}\n```"
+                case Table():
+                    yield numbered(block.caption, "Table", tables if block.numbered else None)
+                    yield table(block)
+                    yield _notes(block.caption)
+                case Picture():
+                    yield f"![{plain(block.label)}](figures/{block.name}.svg)"
+                    yield numbered(block.caption, "Figure", figures if block.numbered else None)
+                    yield _notes(block.caption)
+                case Example():
+                    yield "\n".join(f"- {paragraph(line.name)}: {plain(line.text)}" for line in block.lines)
+                case CaptionBelow():
+                    yield numbered(block.caption, "Table", tables if block.numbered else None)
+                    yield _notes(block.caption)
+
+    parts = [f"# {plain(document.title)}", *map(paragraph, map(str, document.about))]
+    parts += [*rendered(document.summary), *rendered(document.sections)]
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def table(block: Table) -> str:
+    """A table without its caption: titles of groups and the best rows are bold."""
+    rows: list[list[str]] = []
+    for row in map(row_of, block.rows):
+        if isinstance(row, GroupRow):
+            rows.append(group_row(row.title, block.heads))
+            continue
+        cells = list(map(_cell, map(cell_of, row.cells)))
+        if row.strong and len(cells) > 1:
+            figure = cell_of(row.cells[1])
+            cells[1] = Formatted(" ".join(filter(None, [bold(figure.text), plain(figure.note)])))
+        rows.append(cells)
+    heads = block.heads or [""] * len(rows[0]) if rows else block.heads
+    return markdown_table(heads, rows, block.left)
+
+
+def _cell(cell: Cell) -> str:
+    text = bold(cell.text) if cell.strong else plain(cell.text)
+    return Formatted(" ".join(filter(None, [text, plain(cell.note)])))
+
+
+def _paragraph(parts: Sequence[Inline]) -> str:
+    texts = []
+    for part in parts:
+        match part:
+            case Code():
+                texts.append(f"`{part.text}`" if "`" not in part.text else plain(part.text))
+            case Strong():
+                texts.append(bold(part.text))
+            case _:
+                # `plain` drops blanks at the ends, which separate parts.
+                begin, end = (" " * part[at : at + 1 or None].isspace() for at in (0, -1))
+                texts.append(begin + plain(part) + end)
+    return Formatted(BLOCK.sub(r"\1\\", "".join(texts).strip(), count=1))
+
+
+def _notes(caption: Caption) -> str:
+    return "\n".join(f"- {bold(term)}: {plain(text)}" for term, text in caption.nonempty_notes)
 
 
 def signed(value: float, digits: int = 2) -> str:

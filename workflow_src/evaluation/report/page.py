@@ -1,30 +1,24 @@
-"""The report as one HTML page that opens without a network, and as Markdown."""
+"""Words, example sentences and tables of the report."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import jinja2
 import markupsafe
 
 from workflow_src.evaluation.manifest import EngineKey, Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report import conventions, speed_page, tables
+from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Table
 from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
-from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain
 from workflow_src.evaluation.report.results import Choice
-from workflow_src.evaluation.report.tables import Group
-from workflow_src.evaluation.report.trained import UNREACHABLE
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Speed
 from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric
 
-TEMPLATES = Path(__file__).parent
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
 
@@ -100,37 +94,38 @@ def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     return steps
 
 
-def examples(traces: Traces | None, manifest: Manifest) -> list[dict[str, Any]]:
-    """Example sentences for the page. The start of all searches is given once where it is the same text."""
+def examples(traces: Traces | None, manifest: Manifest) -> list[Example]:
+    """Example sentences. The start of all searches is given once where it is the same text."""
     if traces is None:
         return []
     example_blocks, followed = [], traces.searches
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
-    start_class = colour_class(starts_from.look.colour) if starts_from else ""
+    start_style = colour_class(starts_from.look.colour) if starts_from else ""
     for example in traces.examples:
+        lines = [Line("source", example.source, source=True), Line("reference", example.reference)]
+        lines += [Line("teacher", example.teacher)] if example.teacher is not None else []
+        lines += [Line(name, text) for name, text in example.beside.items()]
         searches = {name: texts for name, texts in example.searches.items() if texts}
         starts = {texts[0] for texts in searches.values()}
-        shared = starts.pop() if len(starts) == 1 else None
-        example_blocks.append(
-            {
-                **{key: getattr(example, key) for key in ("index", "source", "reference", "teacher", "beside")},
-                "start": shared,
-                "start_title": start.title if start else "start",
-                "start_class": start_class,
-                "searches": [
-                    {
-                        "name": name,
-                        "class": colour_class(manifest.look(followed[name].system, followed[name].search).colour),
-                        "start": None if shared is not None else texts[0],
-                        "first": _first_value(followed[name]),
-                        "steps": example_steps(texts, _first_value(followed[name])),
-                    }
-                    for name, texts in searches.items()
-                ],
-            }
-        )
+        shared = len(starts) == 1
+        if shared:
+            lines.append(Line(start.title if start else "start", starts.pop(), first=True, style=start_style))
+        for name, texts in searches.items():
+            look = manifest.look(followed[name].system, followed[name].search)
+            lines += _followed(name, texts, _first_value(followed[name]), colour_class(look.colour), shared)
+        example_blocks.append(Example(tuple(lines)))
     return example_blocks
+
+
+def _followed(name: str, texts: list[str], first: int, style: str, shared: bool) -> list[Line]:
+    """The lines of a search that was followed; of its start, number `first`, where that is not `shared`."""
+    lines = [] if shared else [Line(f"{name} {first}", texts[0], first=True, style=style)]
+    for number, step in enumerate(example_steps(texts, first)):
+        text = "unchanged" if step["same"] else texts[step["last"] - first]
+        html = None if step["same"] else step["html"]
+        lines.append(Line(f"{name} {step['label']}", text, html, first=not number, style=style, remark=step["same"]))
+    return lines
 
 
 def _first_value(followed: FollowedSearch) -> int:
@@ -204,41 +199,37 @@ def protocol_words(speed: Speed | None) -> str:
     return text
 
 
-def chosen_words(choices: Sequence[Choice]) -> list[dict[str, Any]]:
-    """For every decode that chose settings on dev: its title, the chosen settings, and all tried ones with figures.
+def chosen(choices: Sequence[Choice], caption: Caption) -> list[Fold]:
+    """For every decode that chose settings on dev: its title with the chosen settings, and all tried ones with figures.
 
     Figures are those of the main metric, and of the metric that decided where it is another.
     """
-    return [
-        {
-            "heads": [f"dev {metric.title}" for metric in _dev_metrics(choice)],
-            "title": f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}",
-            "chosen": words(choice.chosen),
-            "at_edge": "; ".join(choice.at_edge),
-            "points": [
-                {
-                    "settings": words(point["settings"]),
-                    "figures": [
-                        f"{metric.factor * point[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
-                        for metric in _dev_metrics(choice)
-                    ],
-                    "steps": f"{point['mean_steps']:.2f}",
-                    "chosen": point["settings"] == choice.chosen,
-                }
-                for point in choice.points
-            ],
-        }
-        for choice in choices
-    ]
+    folds = []
+    for choice in choices:
+        rows: list[list[str | Cell]] = []
+        for point in choice.points:
+            is_chosen = point["settings"] == choice.chosen
+            figures = [
+                Cell(f"{metric.factor * point[metric.name]:.2f}{metric.unit and f' {metric.unit}'}", strong=is_chosen)
+                for metric in _dev_metrics(choice)
+            ]
+            rows.append([words(point["settings"]), *figures, f"{point['mean_steps']:.2f}"])
+        edge = f" ({'; '.join(choice.at_edge)})" if choice.at_edge else ""
+        title = f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}: {words(choice.chosen)}{edge}"
+        heads = ["tried", *(f"dev {metric.title}" for metric in _dev_metrics(choice)), "mean steps"]
+        folds.append(Fold(title, [Table(heads, rows, caption)]))
+    return folds
 
 
 def _dev_metrics(choice: Choice) -> list[Metric]:
     return list(dict.fromkeys((main_metric(), choice.metric)))
 
 
-def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str) -> dict[str, Any] | None:
-    """The main metric of every row by its own convention and those of papers: `title`, `line`, `heads` and `rows`; None
-    where there is no other convention, or no row was scored by all."""
+def convention_table(
+    manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str, data: str, notes: Mapping[str, str]
+) -> list[Fold]:
+    """The main metric of every row by its own convention and those of papers; nothing where there is no other
+    convention, or no row was scored by all. The caption has `data` and `notes`."""
     by_title = {metric.convention.title: metric for metric in manifest.metrics if metric.convention}
     rows = []
     for row in manifest.rows:
@@ -248,14 +239,11 @@ def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]]
         if row.split == split and None not in figures:
             rows.append([row.system, row.name, str(row.seed), *(f"{figure:.1f}" for figure in figures)])
     if len(by_title) < 2 or not rows:
-        return None
+        return []
     words = ", and ".join(m.convention.words for m in by_title.values() if m.convention and m is not manifest.main)
-    return {
-        "title": f"{manifest.main.title} by other conventions",
-        "line": f"For comparison with papers only: {words}.",
-        "heads": ["system", "decode", "seed", *by_title],
-        "rows": rows,
-    }
+    caption = Caption(f"For comparison with papers only: {words}. {data}", notes)
+    table = Table(["system", "decode", "seed", *by_title], rows, caption, left=2)
+    return [Fold(f"{manifest.main.title} by other conventions", [table])]
 
 
 def _precisions(protocol: MeasuredProtocol) -> str:
@@ -298,104 +286,3 @@ def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
 
 def _milliseconds(value: float) -> str:
     return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"
-
-
-def table_cells(table: list[Group], manifest: Manifest) -> dict[str, Any]:
-    """Headings and cells of a table for the template; the best lines are marked."""
-    columns, best = tables.columns(table, manifest), tables.best_lines(table)
-    return {
-        "heads": [column.heading for column in columns],
-        "groups": [
-            {
-                "title": group.title,
-                "lines": [
-                    {
-                        "label": line.label,
-                        "best": line.decode.key in best,
-                        "cells": [
-                            ("main" if column is columns[0] else column.kind, *column.cell_or_dash(line))
-                            for column in columns
-                        ],
-                    }
-                    for line in group.lines
-                ],
-            }
-            for group in table
-        ],
-    }
-
-
-def render(context: dict[str, Any], template: str = "report.html.j2") -> str:
-    """The page as HTML; everything that is not Markup is escaped."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["in_words"] = in_words
-    return environment.get_template(template).render(context)
-
-
-def markdown(context: dict[str, Any]) -> str:
-    """results.md: title, tables, gains from removing repetitions, speed, analyses and provenance."""
-    points = "".join(f"- {paragraph(point)}\n" for point in context["summary"])
-    sections = [f"# {plain(context['title'])}", paragraph(context["description"]), points]
-    table = tables.markdown(context["groups"], context["manifest"])
-    sections += ["## Quality and speed", context["caption"].around(table)]
-    if context["removals"]:
-        removals = conventions.removal_table(context["removals"])
-        sections += ["### Repetitions", context["removal_caption"].around(removals)]
-    for entry in context["further"]:
-        further = tables.markdown(entry["groups"], entry["manifest"])
-        sections += [f"### {plain(entry['title'])}", entry["caption"].around(further)]
-    for entry in (*context["control_tables"], *context["grids"]):
-        sections += [f"### {plain(entry['title'])}", entry["caption"].around(speed_page.markdown(entry))]
-        if published := entry.get("published"):
-            sections.append(published["caption"].around(speed_page.markdown(published)))
-    if context["unmatched"]:
-        unmatched = ", ".join(f"{name} {value}" for name, value in context["unmatched"].items())
-        sections.append(paragraph(f"Published, without a row here: {unmatched}"))
-    if entry := context["conventions"]:
-        table = markdown_table(entry["heads"], entry["rows"], left=2)
-        sections += [f"### {plain(entry['title'])}", entry["caption"].around(table)]
-    if context["chosen"]:
-        chosen = "\n\n".join(map(_chosen_table, context["chosen"]))
-        sections += ["## Chosen on dev", context["chosen_caption"].around(chosen)]
-    sections += ["## Speed", *map(paragraph, (context["protocol"], context["step_cost"]))]
-    for entry in context["protocols"]:
-        sections += [f"### {plain(entry['title'])}", context["data_caption"].around(speed_page.markdown(entry))]
-    sections += [context["analyses_markdown"], "## Provenance"]
-    sections.append("".join(f"- {plain(name)}: {plain(value)}\n" for name, value in context["facts"]))
-    sections += ["### Systems", _system_table(context["systems"]), paragraph(context["advice"])]
-    sections += ["## Notes", paragraph(context["notes"])] if context["notes"] else []
-    sections.append(context["usage_markdown"])
-    return "\n\n".join(section.strip() for section in sections if section and section.strip()) + "\n"
-
-
-def _chosen_table(choice: dict[str, Any]) -> str:
-    rows = [
-        [point["settings"], *(map(bold, point["figures"]) if point["chosen"] else point["figures"]), point["steps"]]
-        for point in choice["points"]
-    ]
-    edge = f" ({choice['at_edge']})" if choice["at_edge"] else ""
-    heading = paragraph(f"{choice['title']}: {choice['chosen']}{edge}")
-    return f"{heading}\n\n{markdown_table(['tried', *choice['heads'], 'mean steps'], rows)}"
-
-
-def _system_table(systems: list[dict[str, Any]]) -> str:
-    heads = system_heads(systems)
-    rows = [[*(system.get(head, "–") for head in heads), system["still improving"]] for system in systems]
-    return markdown_table([*heads, "still improving (BLEU)"], rows, left=SYSTEM_WORDS) + "\n"
-
-
-# Number of columns of words in the table of systems; figures follow.
-SYSTEM_WORDS = 4
-
-
-def system_heads(systems: list[dict[str, Any]]) -> list[str]:
-    """Columns of the table of systems: unreachable targets only where some system has them."""
-    heads = ["system", "family", "preset", "data", "seed", "subwords", "parameters", "updates", "target tokens seen"]
-    heads.append("minutes")
-    return heads + [UNREACHABLE] * any(UNREACHABLE in system for system in systems)

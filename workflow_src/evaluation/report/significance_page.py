@@ -7,8 +7,8 @@ from typing import Any
 
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
-from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.document import Block, Caption, Heading, Table
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row, Significance
 from workflow_src.evaluation.report.tables import p_digits, row_words, variant_rows
@@ -63,8 +63,8 @@ def control_tables(
     manifest: Manifest,
     data: str = "",
     notes: Mapping[str, str] = {},
-) -> list[dict[str, Any]]:
-    """A table of networks for each control: `title`, `caption`, `heads`, and `rows` of cells as text.
+) -> list[Block]:
+    """A heading and a table of networks for each control.
 
     All captions have `data` and `notes`. `rows` are those of results.json; tables have the variants of the main table,
     each seed by itself.
@@ -76,7 +76,11 @@ def control_tables(
             tested.setdefault(decode.control, []).append((row, decode))
     if not significance:
         return []
-    return [_control_table(significance, manifest, name, compared, data, notes) for name, compared in tested.items()]
+    return [
+        block
+        for name, compared in tested.items()
+        for block in _control_table(significance, manifest, name, compared, data, notes)
+    ]
 
 
 def _control_table(
@@ -86,7 +90,7 @@ def _control_table(
     tested: list[tuple[Row, ShownDecode]],
     data: str,
     notes: Mapping[str, str],
-) -> dict[str, Any]:
+) -> list[Block]:
     main, removed, control = manifest.main, manifest.report.remove_repetitions, manifest.title(name)
     several = len({row.seed for row, _ in tested}) > 1
     cells = [
@@ -107,4 +111,4 @@ def _control_table(
         },
     )
     heads = ["", *(["seed"] if several else []), main.title, f"Δ{main.title}", "p"]
-    return {"title": f"Networks against {control}", "caption": caption, "heads": heads, "rows": cells}
+    return [Heading(f"Networks against {control}"), Table(heads, cells, caption)]

@@ -1,11 +1,9 @@
-"""Tables of speed under each protocol, and time against sentence length, for the page and for Markdown."""
+"""Tables of speed under each protocol, and what could not be timed."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report.document import Caption, Fold, Table
 from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
 from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow
 
@@ -50,8 +48,8 @@ def failure_sentences(speed: Speed | None, manifest: Manifest) -> list[str]:
     return sentences
 
 
-def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, Any]]:
-    """For every protocol: `title`, `heads`, and `rows` of cells as text, with one column for each group of lengths."""
+def protocol_tables(speed: Speed | None, manifest: Manifest, caption: Caption) -> list[Fold]:
+    """A table for every protocol, with one column for each group of lengths."""
     tables = []
     for measurement in speed.protocols if speed else ():
         groups = measurement.rows[0].by_length if measurement.rows else ()
@@ -69,13 +67,8 @@ def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[dict[str, A
             cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
             cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")
             rows.append(cells + [_ms(group.latency_ms) for group in row.by_length])
-        tables.append({"title": title(measurement.protocol), "heads": heads, "rows": rows})
+        tables.append(Fold(title(measurement.protocol), [Table(heads, rows, caption, wide=True)]))
     return tables
-
-
-def markdown(table: dict[str, Any]) -> str:
-    """One of `protocol_tables` in Markdown."""
-    return markdown_table(table["heads"], table["rows"]) + "\n"
 
 
 def _span(group: LengthGroup) -> str:

@@ -1,4 +1,4 @@
-"""The main table: rows grouped by system, averaged over seeds; as Markdown, as CSV, and as cells for the page."""
+"""The main table: rows grouped by system, averaged over seeds; as a block of a document, and as CSV."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.resolved import System
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.report.document import Caption, Cell, GroupRow, Table
+from workflow_src.evaluation.report.document import Row as TableRow
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.markdown import Formatted, bold, group_row, markdown_table, plain, signed
+from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Row
 from workflow_src.registry import conventions
 from workflow_src.spec import Metric
@@ -261,9 +263,9 @@ def published_order(table: list[Group]) -> str:
     )
 
 
-def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[list[str]]]]:
-    """The main metric by way of removing repetitions: titles of non-autoregressive groups, and for each of their lines
-    its label and figures ± deviation over seeds, in the order of REMOVALS."""
+def removals(rows: Sequence[Row], manifest: Manifest, caption: Caption) -> Table | None:
+    """The main metric by way of removing repetitions: figures ± deviation over seeds of every line that is not
+    autoregressive, in the order of REMOVALS; None without such lines."""
     quality: dict[tuple[str, str], list[str]] = {}
     table: list[Group] = []
     for removal in REMOVALS:
@@ -272,7 +274,11 @@ def removals(rows: Sequence[Row], manifest: Manifest) -> list[tuple[str, list[li
             spread = (line.spread or {}).get(line.main.name)
             text = f"{line.quality:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
             quality.setdefault((line.system, line.name), []).append(text)
-    return [(group.title, [[line.label, *quality[line.system, line.name]] for line in group.lines]) for group in table]
+    cells: list[GroupRow | list[str]] = []
+    for group in table:
+        cells.append(GroupRow(group.title))
+        cells += [[line.label, *quality[line.system, line.name]] for line in group.lines]
+    return Table(["", *REMOVAL_LABELS.values()], cells, caption, numbered=True) if cells else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -431,21 +437,20 @@ def _digits(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def markdown(table: Sequence[Group], manifest: Manifest) -> str:
-    """The table in Markdown, groups as bold lines."""
-    table_columns = columns(table, manifest)
-    heads = ["", *(column.heading for column in table_columns)]
-    rows = []
-    best = best_lines(table)
+def block(table: Sequence[Group], manifest: Manifest, caption: Caption, numbered: bool = False) -> Table:
+    """The table with its groups; the best lines are marked."""
+    table_columns, best = columns(table, manifest), best_lines(table)
+    rows: list[TableRow | GroupRow] = []
     for group in table:
-        rows.append(group_row(group.title, heads))
+        rows.append(GroupRow(group.title))
         for line in group.lines:
-            cells = [" ".join(filter(None, column.cell_or_dash(line))) for column in table_columns]
-            if line.decode.key in best:
-                figure, note = table_columns[0].cell_or_dash(line)
-                cells[0] = Formatted(" ".join(filter(None, [bold(figure), plain(note)])))
-            rows.append([line.label, *cells])
-    return markdown_table(heads, rows) + "\n"
+            cells = [
+                Cell(*column.cell_or_dash(line), kind=column.kind if number else "main")
+                for number, column in enumerate(table_columns)
+            ]
+            rows.append(TableRow((line.label, *cells), strong=line.decode.key in best))
+    heads = ["", *(column.heading for column in table_columns)]
+    return Table(heads, rows, caption, numbered, look="main", wide=True)
 
 
 def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] = (), split: str = "") -> str:

@@ -10,11 +10,14 @@ from pydantic import Field
 from workflow_src.config import texts
 from workflow_src.config.resolved import System
 from workflow_src.evaluation.report import progress
+from workflow_src.evaluation.report.document import Cell, Table
 from workflow_src.records.checked import Strict
 
 Count = Annotated[int, Field(ge=0)]
 # The column of the table of systems: targets that a system cannot output, as shares of training pairs and of dev.
 UNREACHABLE = "unreachable targets, % of train / dev"
+# Number of columns of words in the table of systems; figures follow.
+WORDS = 4
 # Figures of the last validation in the table of systems, with their titles.
 VALIDATED = {
     "dev_bleu": "BLEU",
@@ -108,6 +111,23 @@ def describe_system(
         dev_unreachable=reached.get("dev_unreachable"),
         last_validation={key: last_entry[key] for key in VALIDATED if last_entry.get(key) is not None},
     )
+
+
+def table(systems: Sequence[TrainedSystem]) -> Table:
+    """The table of systems; the column of unreachable targets is there where some system has them."""
+    lines = [system.cells() for system in systems]
+    heads = ["system", "family", "preset", "data", "seed", "subwords", "parameters", "updates", "target tokens seen"]
+    heads += ["minutes", *([UNREACHABLE] if any(UNREACHABLE in line for line in lines) else [])]
+    rows: list[list[str | Cell]] = [
+        [
+            *(line.get(head, "–") for head in heads),
+            Cell(line["still improving"], kind="words"),
+            Cell(line["last validation"], kind="last"),
+        ]
+        for line in lines
+    ]
+    heads += ["still improving (BLEU)", "last validation on dev"]
+    return Table(heads, rows, left=WORDS, look="plain systems", wide=True)
 
 
 def _count(value: int | None) -> str:

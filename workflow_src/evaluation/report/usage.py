@@ -8,10 +8,6 @@ import math
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import jinja2
-import markupsafe
 
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
@@ -19,15 +15,14 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_re
 from workflow_src.evaluation.manifest import Row
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.report.document import Block, Cell, Code, Command, Paragraph, Strong, Table
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.markdown import markdown_table, paragraph
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.recommended import translate_command
 from workflow_src.spec import Metric
 
-TEMPLATE = Path(__file__).with_name("usage.html.j2")
 EXAMPLES = 10
 
 
@@ -151,15 +146,14 @@ def inputs_of(recommended: Recommended, inputs: Inputs) -> dict[str, str]:
     }
 
 
-def context_of(
-    recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto"
-) -> dict[str, Any]:
+def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto") -> list[Block]:
     """The content of the section. `device` and `precision` are those of the workflow.
 
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
-    plan, row = inputs.manifest.plan, recommended.row
-    source_path, split = plan.corpus(row.split, "source"), row.split
+    manifest, row = inputs.manifest, recommended.row
+    plan, split = manifest.plan, row.split
+    source_path = plan.corpus(split, "source")
     folder = plan.finished_bundle(row.system, row.seed, plan.export_of(row.decode))
     description = read_bundle(Path(folder))
     sources = _first(source_path)
@@ -172,16 +166,23 @@ def context_of(
     option = "--normalised" if [normaliser.line(line) for line in sources] != sources else "--no-split"
     detokenised = [normaliser.detokenise(line) for line in sources]
     examples = zip(detokenised, _first(plan.reference(split)), recommended_outputs(recommended, inputs), strict=True)
-    return {
-        "title": f"{row.system} {row.name}",
-        "why": why(recommended, split, inputs.manifest.main, inputs.manifest.report.margin),
-        "folder": folder,
-        "default": choice_words(description),
-        "command": f"{command} < in.txt > out.txt",
-        "again": f"head -n {len(sources)} {shlex.quote(source_path)} | {command} {option}",
-        "split": split,
-        "examples": [{"source": s, "reference": r, "translation": t} for s, r, t in examples],
-    }
+    languages = (manifest.source, manifest.target, manifest.target)
+    rows = [[Cell(text, language=code) for text, code in zip(example, languages, strict=True)] for example in examples]
+    return [
+        Paragraph.of(
+            "Recommended: ",
+            Strong(f"{row.system} {row.name}"),
+            f". {why(recommended, split, manifest.main, manifest.report.margin)} Its bundle is in ",
+            Code(folder),
+            f", and searches by default with {choice_words(description)}. Run the commands in the folder that has ",
+            Code("results"),
+            ". Translate a file, one sentence a line:",
+        ),
+        Command(f"{command} < in.txt > out.txt"),
+        Paragraph.of(f"The first {len(rows)} sentences of {split}, and the command that gives these translations:"),
+        Command(f"head -n {len(sources)} {shlex.quote(source_path)} | {command} {option}"),
+        Table(["source", "reference", "translation"], rows, left=3),
+    ]
 
 
 def why(recommended: Recommended, split: str, metric: Metric, margin: float) -> str:
@@ -211,30 +212,3 @@ def why(recommended: Recommended, split: str, metric: Metric, margin: float) -> 
             "on dev to compare them."
         )
     return text
-
-
-def render(context: Mapping[str, Any], languages: tuple[str, str]) -> markupsafe.Markup:
-    """The section as HTML without its heading; `languages` are the codes of source and target."""
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    source, target = languages
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    codes = {"source_code": source, "target_code": target}
-    return markupsafe.Markup(template.render({**context, **codes}))
-
-
-def markdown(context: Mapping[str, Any]) -> str:
-    """The section as Markdown."""
-    rows = [list(example.values()) for example in context["examples"]]
-    return "\n\n".join(
-        [
-            "## Use it",
-            paragraph(f"Recommended: {context['title']}. {context['why']}"),
-            paragraph(f"Its bundle is in {context['folder']}. Default search: {context['default']}."),
-            f"```\n{context['command']}\n```",
-            f"The first {len(rows)} sentences of {context['split']}:",
-            f"```\n{context['again']}\n```",
-            markdown_table(["source", "reference", "translation"], rows, left=3),
-        ]
-    )

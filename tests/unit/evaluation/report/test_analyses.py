@@ -19,6 +19,8 @@ from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as maps
 from workflow_src.evaluation.report import analyses, figures
+from workflow_src.evaluation.report.document import Document, Fold, Picture, Section, Table
+from workflow_src.evaluation.report.html import page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
@@ -28,28 +30,54 @@ MANIFEST = reports.manifest()
 DRAWN = [name for name in analysed.EVERY if name not in ("energies", "lengths", "samples")]
 
 
-def _page(contents):
-    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in DRAWN}
-    return str(analyses.render(analyses.context_of(contents, MANIFEST, figures=DRAWN), pictures, ("de", "en")))
+def _document(contents, manifest=MANIFEST):
+    section = Section("Analyses", analyses.blocks(contents, manifest, "Carried."))
+    return Document("Analyses", [section], languages=("de", "en"))
+
+
+def _page(contents, manifest=MANIFEST):
+    document = _document(contents, manifest)
+    pictures = {picture.name: markupsafe.Markup(f"<svg>{picture.name}</svg>") for picture in document.pictures()}
+    return page(document, pictures)
+
+
+def _drawn(contents):
+    """Figures by name."""
+    return {picture.name: picture.figure for picture in _document(contents).pictures()}
 
 
 def _words(caption):
     return " ".join([caption.line, *(text for _, text in caption.nonempty_notes)])
 
 
-def _blocks(contents, manifest=MANIFEST):
-    """Blocks of a report by the name of the analysis, with the number of the block where there are several."""
-    blocks = {}
+def _flat(blocks):
+    for block in blocks:
+        yield from _flat(block.blocks) if isinstance(block, Fold) else [block]
+
+
+def _tables(contents, manifest=MANIFEST):
+    """Tables by the name of the analysis, with a number behind it from the second on."""
+    tables = {}
     for name, content in contents.items():
-        for number, shown in enumerate(analyses.blocks({name: content}, manifest)):
-            blocks[f"{name} {number}" if number else name] = shown.block
-    return blocks
+        own = [block for block in _flat(analyses.blocks({name: content}, manifest)) if isinstance(block, Table)]
+        tables |= {f"{name} {number}" if number else name: table for number, table in enumerate(own)}
+    return tables
+
+
+def _captions(contents, manifest=MANIFEST):
+    """Captions in words: of the picture of an analysis, or else of its tables and examples."""
+    captions = {}
+    for name, content in contents.items():
+        own = [block for block in _flat(analyses.blocks({name: content}, manifest)) if hasattr(block, "caption")]
+        pictures = [block for block in own if isinstance(block, Picture)]
+        for number, block in enumerate(pictures or own):
+            captions[f"{name} {number}" if number else name] = _words(block.caption)
+    return captions
 
 
 def test_tables_say_the_figures():
-    blocks = _blocks(analysed.contents_of(*analysed.EVERY))
-    captions = {name: _words(block.caption) for name, block in blocks.items()}
-    tables = {name: block.table for name, block in blocks.items() if block.table}
+    contents = analysed.contents_of(*analysed.EVERY)
+    captions, tables = _captions(contents), _tables(contents)
     marginal, tokens = tables["marginal"].rows, tables["tokens"].rows
     # The prior mean, the start of both procedures, is given once.
     assert [row[:2] for row in marginal] == [
@@ -93,13 +121,13 @@ def test_tables_say_the_figures():
 
 
 def test_energies_are_of_the_references_and_of_every_row():
-    block = _blocks(analysed.contents_of("energies"))["energies"]
-    assert block.table.rows == [
+    table = _tables(analysed.contents_of("energies"))["energies"]
+    assert table.rows == [
         ["references", "20.0 ± 1.0", "1.50", "0"],
         [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2"],
         [f"lvm, {DELTA_2}", "–", "–", "2"],
     ]
-    assert "in nats under teacher" in _words(block.caption)
+    assert "in nats under teacher" in _words(table.caption)
 
 
 def _several():
@@ -119,8 +147,8 @@ def _several():
 
 
 def test_every_scorer_has_columns_of_its_own():
-    block = _blocks(_several())["energies"]
-    assert block.table.heads == [
+    table = _tables(_several())["energies"]
+    assert table.heads == [
         "",
         "energy under teacher, nats a sentence",
         "a token",
@@ -129,11 +157,11 @@ def test_every_scorer_has_columns_of_its_own():
         "a token",
         "not scored",
     ]
-    assert block.table.rows[1:] == [
+    assert table.rows[1:] == [
         [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
         [f"lvm, {DELTA_2}", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
     ]
-    assert "in nats under teacher and seq2seq, the mean" in _words(block.caption)
+    assert "in nats under teacher and seq2seq, the mean" in _words(table.caption)
     # Columns of the main table are under the first alone.
     assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values(), "dev").scorer)
 
@@ -144,8 +172,8 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
         expected_source="A paper",
         expected_convention="intl-lowercase",
     )
-    block = _blocks(_several(), manifest)["energies 1"]
-    table, caption = block.table, _words(block.caption)
+    table = _tables(_several(), manifest)["energies 1"]
+    caption = _words(table.caption)
     assert table.heads[:5] == [
         "",
         "sacreBLEU",
@@ -160,22 +188,20 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     ]
     assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
     assert "Repetitions are kept." in caption and "first seed" not in caption
-    context = analyses.context_of(_several(), manifest)
-    text = str(analyses.render(context, {}, ("de", "en")))
-    assert "At the references’ lengths" in text and "At the references’ lengths" in analyses.markdown(context)
+    assert "<h3>At the references’ lengths</h3>" in _page(_several(), manifest)
     assert unmatched(row_energies(_several().values(), "dev"), manifest.report.expected_reference_lengths) == {
         "lvm/delta-4 (at the references' lengths)": 1.0
     }
     assert len(unmatched(None, manifest.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.
-    assert not any("published" in head for head in _blocks(_several())["energies 1"].table.heads)
+    assert not any("published" in head for head in _tables(_several())["energies 1"].heads)
 
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(analysed.contents_of(*analysed.EVERY))
-    assert re.findall(r"Figure (\d+)\.</b>", text) == ["4", "5", "6", "7", "8", "9", "10"]
-    assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(3, 13)]
-    assert "What Figure 4 shows, with its errors." in text and "What Figure 9 shows." in text
+    assert re.findall(r"Figure (\d+)\.</b>", text) == [str(number) for number in range(1, 8)]
+    assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(1, 11)]
+    assert "What the figure shows, with its errors. Carried." in text and "What the figure shows. Carried." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
 
@@ -185,9 +211,7 @@ def test_each_stands_alone(name):
     contents = analysed.contents_of(name)
     text = _page(contents)
     assert text.count("<h3>") == 1 and "None" not in text
-    markdown = analyses.markdown(analyses.context_of(contents, MANIFEST, figures=DRAWN))
-    assert markdown.startswith("## Analyses")
-    assert analyses.draw(contents, MANIFEST).keys() == {name} & set(DRAWN)
+    assert _drawn(contents).keys() == {name} & set(DRAWN)
 
 
 def test_the_panel_of_an_end_symbol_is_reported_and_drawn():
@@ -202,26 +226,20 @@ def test_the_panel_of_an_end_symbol_is_reported_and_drawn():
         plain | {"end_symbol": 2, "panels": [*panels, end_panel], "outputs": outputs, "pieces": pieces}
     )
     pair = (analysed.read(plain), ended)
-    captions = [_blocks(contents)["latent_space"].caption.line for contents in pair]
+    captions = [_captions(contents)["latent_space"] for contents in pair]
     assert "a panel for each target subword, at the reference's length." in captions[0]
     assert captions[1] == captions[0].replace(
         "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"
     )
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
-    figure = analyses.draw(ended, MANIFEST)["latent_space"]
+    figure = _drawn(ended)["latent_space"]
     axes_titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
     assert len(axes_titles) == 3 and "posterior: </s>" in axes_titles[2] and f"{SCORE}: </s>" in axes_titles[2]
     assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
 
 
-def test_without_analyses_there_is_no_section():
-    assert analyses.markdown(analyses.context_of({}, MANIFEST)) == ""
-
-
-def test_markdown_has_the_tables():
-    markdown = reports.squeezed(analyses.markdown(analyses.context_of(analysed.contents_of(*analysed.EVERY), MANIFEST)))
-    assert f"| {DELTA} | 4 | −3.00 ± 0.40 | +0.40 ± 0.40 | 40 | 40 | 80 |" in markdown
-    assert "- refined: a big dog" in markdown
+def test_without_analyses_there_are_no_blocks():
+    assert analyses.blocks({}, MANIFEST) == []
 
 
 def test_searches_that_share_a_name_are_distinguished():
@@ -230,7 +248,7 @@ def test_searches_that_share_a_name_are_distinguished():
         entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, raw_entry]
     ]
     contents = analysed.read(analysed.raw("marginal", curves=curves))
-    names = [row[0] for row in _blocks(contents)["marginal"].table.rows]
+    names = [row[0] for row in _tables(contents)["marginal"].rows]
     assert names == [
         f"{PRIOR_MEAN.title} · lvm",
         *[f"{DELTA} · lvm"] * 2,
@@ -259,7 +277,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_and_self_contained(name, tmp_path):
-    inline = figures.save(analyses.draw(analysed.contents_of(name), MANIFEST)[name], tmp_path, name)
+    inline = figures.save(_drawn(analysed.contents_of(name))[name], tmp_path, name)
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
     if name == "latent_space":
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
@@ -295,12 +313,12 @@ def titles(figure):
 
 def test_panels_without_a_curve_are_left_out():
     contents = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
-    assert titles(analyses.draw(contents, MANIFEST)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
+    assert titles(_drawn(contents)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
     # Of one step there is no direction and no length of a step to follow.
     short = analysed.raw("latent_paths")
     for curve in short["curves"]:
         curve["points"] = curve["points"][:2]
-    figure_titles = titles(analyses.draw(analysed.read(short), MANIFEST)["latent_paths"])
+    figure_titles = titles(_drawn(analysed.read(short))["latent_paths"])
     assert (
         len(figure_titles) == 4
         and "length of step L" not in figure_titles
@@ -321,21 +339,18 @@ def without_content(name):
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     contents = analysed.read(without_content(name), analysed.raw("marginal" if name != "marginal" else "components"))
-    drawn = analyses.draw(contents, MANIFEST)
+    drawn = _drawn(contents)
     assert name not in drawn and len(drawn) == 1
-    context = analyses.context_of(contents, MANIFEST, figures=drawn.keys())
-    pictures = {name: markupsafe.Markup(f"<svg>{name}</svg>") for name in drawn}
-    text = str(analyses.render(context, pictures, ("de", "en")))
-    assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["4"]
+    text = _page(contents)
+    assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
     # Its table stands by itself, with a caption of its own; of a map there is none.
-    tables = sum(shown.block.table is not None for shown in context["blocks"])
+    tables = len(_tables(contents))
     assert text.count("<table") == tables == (1 if name == "latent_space" else 2)
-    assert text.count("<h3>") == tables and text.count("What Figure") == 1
+    assert text.count("<h3>") == tables and text.count("What the figure shows") == 1
 
 
-def test_without_anything_to_show_there_is_no_section():
-    context = analyses.context_of(analysed.read(without_content("latent_space")), MANIFEST, figures=())
-    assert not context["blocks"] and analyses.markdown(context) == ""
+def test_without_anything_to_show_there_are_no_blocks():
+    assert analyses.blocks(analysed.read(without_content("latent_space")), MANIFEST) == []
 
 
 def test_regions_are_outlined_cell_by_cell():

@@ -11,8 +11,9 @@ from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
 from workflow_src.cli import main
 from workflow_src.errors import InputError
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.comparison import compare, figures, markdown, tables
+from workflow_src.evaluation.report.comparison import compare, document, figures, tables
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.evaluation.report.results import validate, write_results
 from workflow_src.registry import searches
 
@@ -152,8 +153,8 @@ def test_results_without_what_is_compared_are_named(tmp_path):
 
 def test_figures_that_nobody_has_make_no_table():
     assert f"{VALID}, %" not in [heading for heading, _ in tables(compare([validate(FIRST, "here")]))]
-    text = squeezed(markdown(compare([validate(FIRST, "here"), validate(SECOND, "here")]), "subwords"))
-    assert f"| score | {SCORE_1} | distilled | 34.0 ± 2.0 | 45.0 |" in text
+    text = squeezed(markdown(document(compare([validate(FIRST, "here"), validate(SECOND, "here")]), "subwords")))
+    assert f"| {SCORE_1} | 34.0 ± 2.0 | 45.0 |" in text and "**“score”, distilled data**" in text
     assert f"{VALID}, %" in text and "one on one corpus, two on two corpus" in text
 
 
@@ -167,7 +168,7 @@ def test_data_seeds_and_training_of_every_experiment_are_reported():
     rows = [*FIRST["rows"], row("energy", "energy", "energy", 1, 30.0, "words", steps=1)]
     provenance = {"corpus": {"sha256": {"train.de": "ab" * 32}}}
     described = validate(results("one", rows) | {"provenance": provenance, "systems": systems}, "here")
-    text = squeezed(markdown(compare([described, validate(SECOND, "here")]), True))
+    text = squeezed(markdown(document(compare([described, validate(SECOND, "here")]), "subwords")))
     digest = checksum({"train.de": "ab" * 32})
     assert f"one: one corpus, SHA-256 {digest[:12]}…; seeds 1, 2, 3. Reference row: teacher beam-4. Networks " in text
     assert "score 200 updates, 7 target tokens; energy 100 updates, 7 target tokens." in text
@@ -248,7 +249,9 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
         return [compared.cells[BLEU][key][0].mean for key in compared.rows]
 
     assert bleu_of_rows() == [20.0, 18.0, 29.0] and bleu_of_rows("subwords") == [19.0, 17.0, 29.0]
-    assert "and nothing from outputs of systems that say what comes twice" in markdown(compare(experiments), None)
+    assert "and nothing from outputs of systems that say what comes twice" in markdown(
+        document(compare(experiments), None)
+    )
 
 
 def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path):
@@ -266,4 +269,4 @@ def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path
     main(["compare", *map(str, paths), "--output", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert_tables_fit(page)
-    assert "“score”, distilled data" in page and page.count("<td>45.0</td>") == 1
+    assert "“score”, distilled data" in page and page.count("<span>45.0</span>") == 1

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 from workflow_src.config.datasets import NthSplit
 from workflow_src.evaluation.report import corpus
+from workflow_src.evaluation.report.document import Cell
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 
 CONTENT = CorpusSummary.model_validate(
@@ -28,17 +29,17 @@ def encoded(**entries) -> EncodedText:
 
 
 def test_the_table_counts_pairs_words_and_drops_by_reason():
-    assert corpus.table(CONTENT, None, {}) == [
-        {
-            "split": "train",
-            "pairs": "12,355",
-            "words": "100,000 en, 90,000 ro",
-            "dropped": "800 another translation kept, 82 beside a sentence of dev or test",
-        },
-        {"split": "dev", "pairs": "500", "words": "4 en, 3 ro", "dropped": "none"},
-        {"split": "test", "pairs": "500", "words": "–", "dropped": "none"},
+    assert corpus.table(CONTENT, None, {}).rows == [
+        [
+            "train",
+            "100,000 en, 90,000 ro",
+            "800 another translation kept, 82 beside a sentence of dev or test",
+            "12,355",
+        ],
+        ["dev", "4 en, 3 ro", "none", "500"],
+        ["test", "–", "none", "500"],
     ]
-    assert corpus.table(CorpusSummary(), None, {}) == []
+    assert corpus.table(CorpusSummary(), None, {}) is None
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
@@ -50,24 +51,12 @@ def test_text_of_one_language_has_a_row_and_its_filters_too():
         dropped={"monolingual": {"cleaning": 3, "held_out": 1}},
         cleaning=[cleaning_step()],
     )
-    assert corpus.table(CorpusSummary(), counts, {}) == [
-        {
-            "split": "monolingual, Romanian",
-            "pairs": "5 of 9 lines",
-            "words": "60 ro",
-            "dropped": "3 in cleaning, 1 in dev or test",
-        }
+    assert corpus.table(CorpusSummary(), counts, {}).rows == [
+        ["monolingual, Romanian", "60 ro", "3 in cleaning, 1 in dev or test", "5 of 9 lines"]
     ]
-    assert [
-        row["title"]
-        for row in corpus.cleaning(
-            CorpusSummary(cleaning=[cleaning_step()]), counts, {"b": encoded(likelihood=cleaning_step())}
-        )
-    ] == [
-        "A",
-        "A",
-        "A (monolingual)",
-    ]
+    selected = {"b": encoded(likelihood=cleaning_step())}
+    *_, table = corpus.cleaning(CorpusSummary(cleaning=[cleaning_step()]), counts, selected, ("ro", "en"))
+    assert [row[0] for row in table.rows] == ["A", "A", "A (monolingual)"]
 
 
 def test_a_split_says_what_vanished_and_that_nothing_leaks():
@@ -125,19 +114,18 @@ def test_files_are_listed_by_the_sum_that_was_compared():
 
 
 def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
-    step = cleaning_step(read=400, dropped={"far": 3, "near": 1}, examples=[{}])
+    left_out = {"line": 7, "reason": "far", "cause": "9 km", "source": "s", "target": "t"}
+    repaired = {"line": 8, "reason": "near", "source": "a", "target": "b", "repaired": ["c", "d"]}
+    step = cleaning_step(read=400, dropped={"far": 3, "near": 1}, examples=[left_out, repaired])
     idle = cleaning_step(title="B", read=0, dropped={})
-    first, second = corpus.cleaning(CorpusSummary(cleaning=[step, idle]), None, {})
-    assert first == {
-        "title": "A",
-        "read": "400",
-        "dropped": "4 (1.00 %)",
-        "repaired": "–",
-        "reasons": "far 3, near 1",
-        "examples": [{}],
-    }
-    assert (second["read"], second["dropped"], second["reasons"]) == ("0", "–", "")
-    assert corpus.cleaning(CONTENT, None, {}) == []
+    *_, table, fold = corpus.cleaning(CorpusSummary(cleaning=[step, idle]), None, {}, ("ro", "en"))
+    assert table.rows == [["A", "far 3, near 1", "400", "4 (1.00 %)", "–"], ["B", "", "0", "–", "–"]]
+    assert fold.title == "A: examples"
+    assert fold.blocks[0].rows == [
+        ["7", "far: 9 km", Cell("s", language="ro"), Cell("t", language="en")],
+        ["8", "near", Cell("a → c", language="ro"), Cell("b → d", language="en")],
+    ]
+    assert corpus.cleaning(CONTENT, None, {}, ("ro", "en")) == []
 
 
 def test_augmented_pairs_are_counted_in_sentences():
@@ -167,9 +155,12 @@ def test_placeholders_are_counted_in_sentences():
 
 def test_the_table_has_the_pairs_that_systems_were_trained_on():
     texts = {"raw": encoded(pairs=24_053, dropped={"source-too-long": 5_418, "target-too-long": 997})}
-    trained = corpus.table(CONTENT, None, texts)[-1]
-    assert (trained["split"], trained["pairs"]) == ("trained on: raw", "24,053")
-    assert trained["dropped"] == "5,418 source over max_length, 997 target over max_length"
+    assert corpus.table(CONTENT, None, texts).rows[-1] == [
+        "trained on: raw",
+        "–",
+        "5,418 source over max_length, 997 target over max_length",
+        "24,053",
+    ]
 
 
 def test_the_summary_warns_of_text_that_looks_tokenised():

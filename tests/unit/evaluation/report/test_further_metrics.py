@@ -16,6 +16,7 @@ from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import captions, comparison, results, tables
 from workflow_src.evaluation.report.captions import rival_words
 from workflow_src.evaluation.report.evidence import Evidence
+from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.registry import default_metrics, main_metric, metrics
 from workflow_src.spec import Metric
 
@@ -97,7 +98,7 @@ def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):
     results.write_results(tmp_path / "results.json", content)
     loaded = results.read_results(tmp_path / "results.json")
     assert loaded.metrics == tuple(names) and loaded.rows[0].figure(Metric("mine", "mine")) == 0.5
-    assert "mine" in comparison.markdown(comparison.compare([loaded]), None)
+    assert "mine" in markdown(comparison.document(comparison.compare([loaded]), None))
     with pytest.raises(InputError, match=r"rows\[0\]\.mine: "):
         results.validate(reports.results("one", "toy", [scored]), "here")
 

@@ -46,27 +46,28 @@ ROWS = [
 
 def grid_table(energies, **report):
     report_manifest = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
-    (grid,) = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
-    return grid
+    heading, beside = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
+    assert heading.text == "Operators"
+    return beside.blocks
 
 
 def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_first_row():
-    grid = grid_table(ENERGIES, expected_convention="intl-lowercase")
-    assert grid["title"] == "Operators" and grid["heads"] == ["input operator \\ width", "1", "2"]
-    assert grid["rows"] == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
-    assert grid["published"]["rows"] == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
-    assert grid["published"]["heads"] == grid["heads"] and grid["published"]["caption"].line == "Published (A paper)."
+    grid, published = grid_table(ENERGIES, expected_convention="intl-lowercase")
+    assert grid.heads == ["input operator \\ width", "1", "2"]
+    assert grid.rows == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
+    assert published.rows == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
+    assert published.heads == grid.heads and published.caption.line == "Published (A paper)."
     assert (
         f"on dev: energy in nats a sentence under other or teacher, and in brackets {titles.BLEU} (international, low"
-        in grid["caption"].notes["Cells"]
+        in grid.caption.notes["Cells"]
     )
     alone = f"A figure alone is {titles.BLEU} (international, lowercase) of a system's first row"
-    assert alone in grid["caption"].notes["Cells"]
+    assert alone in grid.caption.notes["Cells"]
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
     for energies in (None, NOTHING):
-        grid = grid_table(energies)
-        assert grid["rows"] == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        note = grid["caption"].notes["Cells"]
+        grid, _ = grid_table(energies)
+        assert grid.rows == [["SX", "–", "–"], ["ST", "–", "30.5"]]
+        note = grid.caption.notes["Cells"]
         assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note

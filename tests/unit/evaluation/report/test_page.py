@@ -13,7 +13,8 @@ from iso639 import ALL_LANGUAGES
 from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page
+from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
+from workflow_src.evaluation.report.document import Caption, Table
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -78,11 +79,14 @@ def test_passes_are_counted_from_one():
         name: {"system": "inat", "search": "iterative-refinement"},
         "delta": {"system": "lvm", "search": "delta"},
     }
-    (entry,) = page.examples(traces([example], followed), BY_PASSES)
-    by_passes, by_steps = entry["searches"]
-    assert (by_passes["start"], by_passes["first"]) == ("a", 1) and (by_steps["start"], by_steps["first"]) == ("x", 0)
-    assert [step["label"] for step in by_passes["steps"]] == ["2", "3"]
-    assert [step["label"] for step in by_steps["steps"]] == ["1"]
+    (shown,) = page.examples(traces([example], followed), BY_PASSES)
+    assert [(line.name, line.text, line.remark) for line in shown.lines[2:]] == [
+        (f"{name} 1", "a", False),
+        (f"{name} 2", "b", False),
+        (f"{name} 3", "unchanged", True),
+        ("delta 0", "x", False),
+        ("delta 1", "y", False),
+    ]
 
 
 def test_adaptive_rows_say_how_many_passes_were_used():
@@ -96,17 +100,18 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
     same_start = example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}
     (shared,) = page.examples(traces([same_start], followed), MANIFEST)
-    assert shared["start"] == "a" and shared["start_title"] == PRIOR_MEAN.title
-    assert all(search["start"] is None for search in shared["searches"])
     classes = [page.colour_class(MANIFEST.plan.system(name).family.look.colour) for name in ("lvm", "score")]
-    assert [search["class"] for search in shared["searches"]] == classes and len(set(classes)) == 2
+    assert len(set(classes)) == 2
+    names = [PRIOR_MEAN.title, "delta 1", "score 1"]
+    assert [(line.name, line.text) for line in shared.lines[2:]] == list(zip(names, "abc", strict=True))
+    assert [line.style for line in shared.lines[3:]] == classes
     # Systems that share a search are named with it; the file names the search of each.
     named = {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}
     one_search = example | {"searches": {"lvm-raw delta": ["a", "b"]}}
-    assert page.examples(traces([one_search], named), MANIFEST)[0]["searches"][0]["class"] == classes[0]
+    assert page.examples(traces([one_search], named), MANIFEST)[0].lines[-1].style == classes[0]
     other_starts = example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}
     (split,) = page.examples(traces([other_starts], followed), MANIFEST)
-    assert split["start"] is None and [search["start"] for search in split["searches"]] == ["a", "x"]
+    assert [line.name for line in split.lines[2:]] == ["delta 0", "delta 1", "score 0", "score 1"]
     assert page.examples(None, MANIFEST) == []
 
 
@@ -151,16 +156,14 @@ def test_engines_predictions_and_protocols_are_reported():
     measurement = reports.measurement(row, fast, engines=engines)
     words = page.protocol_words(reports.speed(row, fast, engines=engines))
     assert "(float32; CTranslate2 int8), each engine in a process of its own" in words
-    (table,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST)
-    assert table["title"] == "Speed on 1 CPU thread; other load up to 0.10 cores"
-    assert table["heads"][-1] == "1–4 subwords, ms"
-    assert table["heads"][2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
-    assert table["rows"][0] == [f"teacher: {GREEDY}", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
-    assert (
-        table["rows"][1][:3] == [f"teacher: {GREEDY}, CTranslate2 int8", "7.40", "7.40"]
-        and table["rows"][1][6] == "2.00×"
-    )
-    assert f"| teacher: {GREEDY} | 7.40 | 7.10–7.50 | 8.00 ± 3.00 |" in reports.squeezed(speed_page.markdown(table))
+    (fold,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST, Caption(""))
+    (table,) = fold.blocks
+    assert fold.title == "Speed on 1 CPU thread; other load up to 0.10 cores"
+    assert table.heads[-1] == "1–4 subwords, ms"
+    assert table.heads[2:4] == ["medians of rounds, ms", "mean ± deviation over sentences, ms"]
+    first, second = table.rows
+    assert first == [f"teacher: {GREEDY}", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
+    assert second[:3] == [f"teacher: {GREEDY}, CTranslate2 int8", "7.40", "7.40"] and second[6] == "2.00×"
     costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
     words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
@@ -231,12 +234,6 @@ def test_a_caption_says_what_outputs_are_scored_against():
     )
 
 
-def test_a_caption_is_a_line_with_notes_around_a_table():
-    caption = captions.Caption("A | line.", {"p": "a *test*.", "Empty": ""})
-    assert caption.around("| a |") == "A \\| line.\n\n| a |\n\n- **p**: a \\*test\\*."
-    assert captions.Caption("A line.").around("| a |\n") == "A line.\n\n| a |"
-
-
 def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_captions():
     def words_of(dev: float, test: float, references: str = "given") -> tuple[str, str]:
         bleu = {"dev": dev, "test": test}
@@ -262,16 +259,16 @@ def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does
         "ctc": [{"step": 2, "unreachable": 0.0125, "dev_unreachable": 0.5}, {"step": 2, "dev_unreachable": 0.002}],
     }
 
-    def table(*names: str) -> str:
+    def table(*names: str) -> Table:
         manifest = dataclasses.replace(reports.manifest(), training=tuple((name, 1) for name in names))
         for name in names:
             paths = manifest.plan.training_files(name, 1)
             Path(paths["config"]).parent.mkdir(parents=True, exist_ok=True)
             Path(paths["config"]).write_text("{}")
             Path(paths["log"]).write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
-        return reports.squeezed(page._system_table([system.cells() for system in inputs.read_systems(manifest)[1]]))
+        return trained.table(inputs.read_systems(manifest)[1])
 
     two_systems = table("teacher", "ctc")
-    assert "| minutes | unreachable targets, % of train / dev |" in two_systems
-    assert "| – | 1.25 / 0.20 |" in two_systems and two_systems.count("1.25") == 1
-    assert "unreachable" not in table("teacher")
+    column = two_systems.heads.index(trained.UNREACHABLE)
+    assert [row[column] for row in two_systems.rows] == ["–", "1.25 / 0.20"]
+    assert trained.UNREACHABLE not in table("teacher").heads

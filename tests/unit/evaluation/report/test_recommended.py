@@ -14,7 +14,8 @@ from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4, BLEU
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.report import page, usage
+from workflow_src.evaluation.report import html, markdown, page, usage
+from workflow_src.evaluation.report.document import Caption, Command, Document, Section
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric
 from workflow_src.serving import command
@@ -121,8 +122,8 @@ def write_texts(plan, sources, translations):
 
 
 @pytest.fixture
-def section_context(tmp_path, monkeypatch):
-    """Write texts and a bundle to the folder; returns the section's content for a row decoded without repetitions."""
+def section(tmp_path, monkeypatch):
+    """Write texts and a bundle to the folder; returns the section's blocks for a row decoded without repetitions."""
 
     def make(sources, normalisation=None, removal=None):
         monkeypatch.chdir(tmp_path)
@@ -135,7 +136,7 @@ def section_context(tmp_path, monkeypatch):
         (folder / "bundle.json").write_text(json.dumps(description))
         (folder / "subwords").mkdir(exist_ok=True)
         (folder / "subwords/subwords.json").write_text("{}")
-        return usage.context_of(usage.recommend(inputs), inputs)
+        return usage.blocks(usage.recommend(inputs), inputs)
 
     return make
 
@@ -143,17 +144,21 @@ def section_context(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("removal", "output"), [(None, "a tre"), ("subwords", "a tre"), ("words", "a tree"), ("none", "a a tree")]
 )
-def test_the_first_ten_translations_are_those_that_the_bundle_gives(removal, output, section_context):
-    examples = section_context([f"Satz {number}." for number in range(12)], removal=removal)["examples"]
-    assert [example["source"] for example in examples] == [f"Satz {number}." for number in range(10)]
-    assert {example["translation"] for example in examples} == {output}
+def test_the_first_ten_translations_are_those_that_the_bundle_gives(removal, output, section):
+    *_, table = section([f"Satz {number}." for number in range(12)], removal=removal)
+    assert [row[0].text for row in table.rows] == [f"Satz {number}." for number in range(10)]
+    assert {row[2].text for row in table.rows} == {output}
 
 
-def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(section_context):
-    plain = section_context(["Es gibt A & B ."])
-    assert "--normalised" not in plain["again"]
-    tokenised = section_context(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"})
-    assert tokenised["again"].endswith(" --normalised") and "--normalised" not in tokenised["command"]
+def commands(blocks):
+    """The command of the section, and the one that repeats its translations."""
+    return [block.text for block in blocks if isinstance(block, Command)]
+
+
+def test_text_that_is_another_one_once_it_is_normalised_again_is_taken_as_it_is(section):
+    assert "--normalised" not in commands(section(["Es gibt A & B ."]))[1]
+    command, again = commands(section(["Es gibt A & amp ; B ."], {"lowercase": True, "references": "given"}))
+    assert again.endswith(" --normalised") and "--normalised" not in command
 
 
 def test_the_command_gives_the_translations_of_lines_with_several_sentences(
@@ -167,20 +172,20 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(
     plan = inputs.manifest.plan
     write_texts(plan, sources, translator.text(hypotheses.tokens))
     shutil.copytree(bundle, plan.finished_bundle("lvm", 1))
-    context = usage.context_of(usage.recommend(inputs), inputs, device="cpu")
-    words = shlex.split(context["again"].partition("| continuum translate ")[2])
+    blocks = usage.blocks(usage.recommend(inputs), inputs, device="cpu")
+    words = shlex.split(commands(blocks)[1].partition("| continuum translate ")[2])
     command.main([*words, "--remove-repetitions", "words", "--input", plan.corpus("test", "source")])
-    assert capsys.readouterr().out.splitlines() == [example["translation"] for example in context["examples"]]
+    assert capsys.readouterr().out.splitlines() == [row[2].text for row in blocks[-1].rows]
     assert translator.translate(sources, remove_repetitions="words") != translator.translate(
         sources, remove_repetitions="words", split=False
     )
 
 
-def test_the_section_is_escaped_everywhere(section_context):
-    context = section_context(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
-    section = usage.render(context, ("de", "en"))
-    assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in section
-    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in usage.markdown(context)
+def test_the_section_is_escaped_everywhere(section):
+    blocks = section(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
+    document = Document("Use it", [Section("Use it", blocks)], languages=("de", "en"))
+    assert '<td lang="de">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in html.page(document)
+    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in markdown.markdown(document)
 
 
 def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():
@@ -188,6 +193,5 @@ def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():
     edge = "beam 4 is at the edge"
     decode = manifest(DECODES).decode(*BEAM)
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
-    tables = [page._chosen_table(entry) for entry in page.chosen_words(choices)]
-    assert tables[0].splitlines()[0] == f"teacher, beam-4, seed 1: {BEAM_4}"
-    assert tables[1].splitlines()[0] == f"teacher, beam-4, seed 1: {BEAM_4} ({edge})"
+    titles = [fold.title for fold in page.chosen(choices, Caption(""))]
+    assert titles == [f"teacher, beam-4, seed 1: {BEAM_4}", f"teacher, beam-4, seed 1: {BEAM_4} ({edge})"]

@@ -10,8 +10,8 @@ import reports
 from reports import manifest, row, squeezed, stepped
 from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
-from workflow_src.evaluation.report import captions, conventions, tables
-from workflow_src.evaluation.report.markdown import markdown_table
+from workflow_src.evaluation.report import captions, conventions, markdown, tables
+from workflow_src.evaluation.report.document import Caption, GroupRow
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -180,10 +180,10 @@ def test_what_removing_repetitions_is_worth():
         for removal, gain in (("subwords", 3.0), ("none", 0.0), ("words", 1.0)):
             rows.append(row("score", "score-1", 30 + gain + seed, steps=1, removed=removal, seed=seed))
             rows.append(row("lvm", "prior-mean", 20 + gain, steps=0, removed=removal, seed=1))
-    [(title, lines)] = tables.removals(rows[:4] + rows[5:], MANIFEST)
-    assert title == "Latent-variable model “lvm”, tiny, distilled data"
-    assert lines[1] == [SCORE_1, "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
-    assert tables.removals(rows[:1], MANIFEST) == []
+    group, _, line = tables.removals(rows[:4] + rows[5:], MANIFEST, Caption("")).rows
+    assert group.title == "Latent-variable model “lvm”, tiny, distilled data"
+    assert line == [SCORE_1, "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
+    assert tables.removals(rows[:1], MANIFEST, Caption("")) is None
 
 
 def label(system, name, settings, picked=()):
@@ -211,7 +211,7 @@ def test_systems_that_refine_one_model_alike_are_distinguished():
 
 
 def test_markdown_has_as_many_cells_in_every_line():
-    text = tables.markdown(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST)
+    text = markdown.table(tables.block(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST, Caption("")))
     assert len({line.count("|") for line in text.splitlines()}) == 1
     assert f"| {SCORE_4} | **34.0** [33.0, 35.0] | 54.0 |" in squeezed(text)
 
@@ -264,7 +264,9 @@ def test_means_over_fewer_seeds_say_so_and_have_no_seeds_label():
 
 def test_cells_keep_their_text_and_their_side():
     """Figures are text, so that no digit is lost; a bar is escaped, so that it ends no cell."""
-    lines = markdown_table(["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2).splitlines()
+    lines = markdown.markdown_table(
+        ["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2
+    ).splitlines()
     assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines] == [
         ["", r"a\|b", "c"],
         [":-------", ":-------", "------:"],
@@ -401,9 +403,10 @@ def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherw
     }
     assert bleu == {"ctc": ctc, "lvm": lvm}
     # All ways to remove repetitions are in the table.
-    assert [lines for _, lines in tables.removals(rows, report_manifest)] == [
-        [[PRIOR_MEAN.title, "30.0", "31.0", "32.0"]],
-        [[ONE_PASS.title, "20.0", "21.0", "22.0"]],
+    worth = tables.removals(rows, report_manifest, Caption("")).rows
+    assert [line for line in worth if not isinstance(line, GroupRow)] == [
+        [PRIOR_MEAN.title, "30.0", "31.0", "32.0"],
+        [ONE_PASS.title, "20.0", "21.0", "22.0"],
     ]
 
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.analyses.components import Components
-from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import OTHER, Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, new_figure
 
 
@@ -28,7 +28,7 @@ def show(content: Components, manifest: Manifest) -> list[Block]:
         },
     )
     label = "Variance of posterior means by principal component"
-    return [Block(caption, table=components_table(content), figure=lambda: draw(content, manifest), label=label)]
+    return figured(draw(content, manifest), caption, label, components_table(content))
 
 
 def components_table(content: Components) -> Table:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
-from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block
-from workflow_src.evaluation.analyses.shown import Block, sentence
+from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_blocks
+from workflow_src.evaluation.analyses.shown import sentence
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -38,4 +38,4 @@ def show(content: Convergence, manifest: Manifest) -> list[Block]:
     )
     heads = ["ELBO", "gain", "risen, %", "fallen, %", "BLEU", "stopped at L, %"]
     label = "Evidence lower bound, BLEU and stopped sentences against refinement steps"
-    return [curve_block(content, manifest, caption, heads, cells, panels, label)]
+    return curve_blocks(content, manifest, caption, heads, cells, panels, label)

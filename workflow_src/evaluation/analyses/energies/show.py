@@ -11,10 +11,10 @@ from workflow_src.evaluation.analyses.energy import (
     ScoredRow,
     energy_words,
 )
-from workflow_src.evaluation.analyses.shown import Block, Table, decimal, sentence
+from workflow_src.evaluation.analyses.shown import captioned, decimal, sentence
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words, source_words
+from workflow_src.evaluation.report.document import Block, Caption, Heading, Table
 from workflow_src.registry import conventions
 
 
@@ -31,10 +31,10 @@ def show(content: RowEnergies, manifest: Manifest) -> list[Block]:
             f"all rows leave them out: they are over {scored} sentences.",
         },
     )
-    blocks = [Block(caption, table=energies_table(content, manifest))]
+    blocks: list[Block] = [captioned(energies_table(content, manifest), caption)]
     if content.at_reference_lengths:
         table, caption = reference_lengths_table(content, manifest), _reference_lengths_caption(content, manifest)
-        blocks.append(Block(caption, title="At the references’ lengths", table=table))
+        blocks += [Heading("At the references’ lengths"), captioned(table, caption)]
     return blocks
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
+from workflow_src.evaluation.analyses.curves import CurvePanel, curve_blocks, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
-from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -54,4 +53,4 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
     heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine"]
     heads += ["of sentences", "changed, %"]
     label = "Distances, log-densities and directions of latents against refinement steps"
-    return [curve_block(content, manifest, caption, heads, cells, panels, label, height=2.6)]
+    return curve_blocks(content, manifest, caption, heads, cells, panels, label, height=2.6)

@@ -19,9 +19,9 @@ from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
-from workflow_src.evaluation.analyses.shown import Block, Line
+from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption, Example, Line
 from workflow_src.evaluation.report.figures import STYLE, new_figure
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
@@ -65,7 +65,8 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
         *(Line(title, content.texts[name], first=name == "posterior") for name, title in points),
     ]
     label = "Maps of the latent space, one for each target subword"
-    return [Block(caption, figure=lambda: draw(content, manifest), label=label, examples=(tuple(lines),))]
+    picture = figured(draw(content, manifest), caption, label)
+    return [Example(tuple(lines), framed=False), *picture] if picture else []
 
 
 def _end_symbol_words(content: LatentSpace) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.lengths import Lengths
-from workflow_src.evaluation.analyses.shown import Block, Table, sentence
+from workflow_src.evaluation.analyses.shown import captioned, sentence
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
 from workflow_src.evaluation.report.conventions import removal_words
+from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -20,7 +20,7 @@ def show(content: Lengths, manifest: Manifest) -> list[Block]:
             "choice may have more corpus BLEU, and so may other lengths.",
         },
     )
-    return [Block(accuracy, table=accuracy_table(content)), Block(cost, table=length_table(content, manifest))]
+    return [captioned(accuracy_table(content), accuracy), captioned(length_table(content, manifest), cost)]
 
 
 def accuracy_table(content: Lengths) -> Table:

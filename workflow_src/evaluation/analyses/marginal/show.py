@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_block, start_title
+from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_blocks, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
-from workflow_src.evaluation.analyses.shown import Block
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 
@@ -34,4 +33,4 @@ def show(content: Marginal, manifest: Manifest) -> list[Block]:
     )
     heads = ["log p(y|x)", "gain", "risen, %", "fallen, %", "effective samples"]
     label = "Marginal log-probability against refinement steps"
-    return [curve_block(content, manifest, caption, heads, cells, panels, label)]
+    return curve_blocks(content, manifest, caption, heads, cells, panels, label)

@@ -10,9 +10,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
-from workflow_src.evaluation.analyses.shown import Block, Table
+from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.figures import MUTED, STYLE, new_figure
 from workflow_src.evaluation.report.markdown import signed
 
@@ -23,7 +23,7 @@ STAYS, MOVES = "#0072b2", "#d55e00"
 
 def show(content: Reordering, _: Manifest) -> list[Block]:
     label = "Which posterior means of two translations fit each other"
-    return [Block(_caption(content), table=reordering_table(content), figure=lambda: draw(content), label=label)]
+    return figured(draw(content), _caption(content), label, reordering_table(content))
 
 
 def _caption(content: Reordering) -> Caption:

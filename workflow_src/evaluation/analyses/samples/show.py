@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.samples import Sample, Samples
-from workflow_src.evaluation.analyses.shown import Block, Line
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report import page
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption, CaptionBelow, Example, Line
 
 
 def show(content: Samples, manifest: Manifest) -> list[Block]:
@@ -18,7 +17,7 @@ def show(content: Samples, manifest: Manifest) -> list[Block]:
         {"Marks": "What refinement takes away and what it puts in."},
     )
     style = page.colour_class(manifest.look(search.system, search.search).colour)
-    return [Block(caption, examples=tuple(_lines(sample, style) for sample in content.examples))]
+    return [*(Example(_lines(sample, style)) for sample in content.examples), CaptionBelow(caption)]
 
 
 def _lines(sample: Sample, style: str) -> tuple[Line, ...]:

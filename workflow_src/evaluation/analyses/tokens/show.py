@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from workflow_src.evaluation.analyses.curves import CurvePanel, curve_block, start_title
-from workflow_src.evaluation.analyses.shown import Block
+from workflow_src.evaluation.analyses.curves import CurvePanel, curve_blocks, start_title
 from workflow_src.evaluation.analyses.tokens import Tokens, TokensPoint
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.captions import Caption
+from workflow_src.evaluation.report.document import Block, Caption
 
 
 def show(content: Tokens, manifest: Manifest) -> list[Block]:
@@ -38,4 +37,4 @@ def show(content: Tokens, manifest: Manifest) -> list[Block]:
     )
     heads = ["edit distance", "changed, %", "repetitions a sentence", "of those at L = 0, %"]
     label = "Edit distance and repetitions against refinement steps"
-    return [curve_block(content, manifest, caption, heads, cells, panels, label)]
+    return curve_blocks(content, manifest, caption, heads, cells, panels, label)

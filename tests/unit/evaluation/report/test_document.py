@@ -1,0 +1,150 @@
+"""A document says the same as a page and as Markdown, and no text of it is markup."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import markupsafe
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from workflow_src.evaluation.report.document import (
+    Beside,
+    Caption,
+    CaptionBelow,
+    Cell,
+    Code,
+    Command,
+    Document,
+    Example,
+    Fold,
+    GroupRow,
+    Heading,
+    Line,
+    Paragraph,
+    Picture,
+    Points,
+    Row,
+    Section,
+    Strong,
+    Table,
+)
+from workflow_src.evaluation.report.html import page
+from workflow_src.evaluation.report.markdown import markdown
+
+PARSER = MarkdownIt("commonmark").enable("table")
+# Words of letters, and some with what means something to HTML or Markdown.
+words = st.sampled_from("alpha beta gamma <b>x</b> a&b 1. *y* c|d $z$ #e -f".split())
+texts = st.lists(words, min_size=1, max_size=3).map(" ".join)
+captions = st.builds(Caption, texts, st.dictionaries(st.sampled_from(["Note", "Other"]), st.one_of(texts, st.just(""))))
+cells = st.one_of(texts, st.builds(Cell, texts, st.one_of(texts, st.just("")), strong=st.booleans()))
+
+
+@st.composite
+def tables(draw) -> Table:
+    width = draw(st.integers(2, 3))
+    row = st.lists(cells, min_size=width, max_size=width).map(tuple)
+    rows = draw(
+        st.lists(st.one_of(row, st.builds(Row, row, st.booleans()), st.builds(GroupRow, texts)), min_size=1, max_size=3)
+    )
+    heads = draw(st.lists(texts, min_size=width, max_size=width))
+    return Table(heads, rows, draw(captions), draw(st.booleans()), look=draw(st.sampled_from(["plain", "main"])))
+
+
+leaves = st.one_of(
+    st.builds(Heading, texts),
+    st.builds(Paragraph.of, texts, st.builds(Code, st.just(" code")), st.builds(Strong, texts)),
+    st.builds(Points, st.lists(texts, min_size=1, max_size=2).map(tuple)),
+    st.builds(Command, st.just("continuum translate < in.txt")),
+    tables(),
+    st.builds(Picture, st.just("one"), st.none(), captions, texts),
+    st.builds(Example, st.lists(st.builds(Line, texts, texts), min_size=1, max_size=2).map(tuple)),
+    st.builds(CaptionBelow, captions, st.booleans()),
+)
+blocks = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.builds(Fold, texts, st.lists(inner, min_size=1, max_size=2)),
+        st.builds(Beside, st.lists(inner, min_size=1, max_size=2)),
+    ),
+    max_leaves=4,
+)
+documents = st.builds(
+    Document,
+    texts,
+    st.lists(st.builds(Section, texts, st.lists(blocks, min_size=1, max_size=3)), min_size=1, max_size=2),
+    about=st.lists(texts, max_size=1),
+    summary=st.lists(leaves.filter(lambda block: not isinstance(block, Picture)), max_size=1),
+)
+
+
+class Words(HTMLParser):
+    """The words that a reader sees, without styles, numbers of sections, and what only one of both writes."""
+
+    HIDDEN = ("style", "title", "svg")
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in ("meta", "img", "br"):
+            self.open.append("hidden" if ("class", "n") in attributes else tag)
+
+    def handle_endtag(self, tag):
+        if tag not in ("meta", "img", "br"):
+            self.open.pop()
+
+    def handle_data(self, data):
+        if not {*self.HIDDEN, "hidden"} & set(self.open):
+            self.words += data.replace(":", " ").split()
+
+
+def readable(text: str) -> list[str]:
+    return sorted(Words(text.replace("<summary>How to read</summary>", "")).words)
+
+
+@given(documents)
+@settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+def test_a_page_and_markdown_say_the_same(document):
+    html = page(document, {"one": markupsafe.Markup("<svg></svg>")})
+    assert readable(html) == readable(PARSER.render(markdown(document)))
+
+
+def test_tables_and_pictures_are_counted_in_their_order():
+    def table(numbered: bool) -> Table:
+        return Table(["a", "b"], [["c", "d"]], Caption("Caption."), numbered)
+
+    picture = Picture("one", None, Caption("Caption."), "label")
+    titled = Picture("one", None, Caption("Caption."), "label", title="Title")
+    below = Fold("more", [table(True), picture])
+    sections = [Section("one", [table(True), table(False), titled]), Section("two", [below, table(True), picture])]
+    document = Document("title", sections)
+    for text in (page(document, {"one": markupsafe.Markup("<svg></svg>")}), markdown(document)):
+        assert re.findall(r"(Table|Figure) (\d+)\.", text) == [
+            ("Table", "1"),
+            ("Table", "2"),
+            ("Figure", "1"),
+            ("Table", "3"),
+            ("Figure", "2"),
+        ]
+    assert [picture.title for picture in document.pictures()] == ["Title", "", ""]
+
+
+def test_the_best_rows_and_groups_stand_out():
+    rows = [GroupRow("group"), Row(("a", Cell("1.0", "± 2")), strong=True), ("b", Cell("3", strong=True))]
+    document = Document("title", [Section("one", [Table(["", "x"], rows, look="main")])])
+    html, text = page(document), " ".join(markdown(document).split())
+    assert '<tr class="best">' in html and html.count("<tbody>") == 1 and "<b>3</b>" in html
+    assert "| **group** | |" in text and "| a | **1.0** ± 2 |" in text and "| b | **3** |" in text
+
+
+def test_a_page_links_its_sections_and_files():
+    document = Document("title", [Section("one", [Heading("x")], "here", "go")], files={"csv": "table.csv"})
+    html = page(document)
+    assert '<a href="#here">go</a> · <a href="table.csv">csv</a>' in html and '<section id="here">' in html
+    assert "<nav>" not in page(Document("title", [Section("one", [Heading("x")])]))

@@ -1,0 +1,29 @@
+"""A document as one HTML page that opens without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jinja2
+import markupsafe
+
+from workflow_src.evaluation.report.document import Document, cell_of, row_of
+
+TEMPLATES = Path(__file__).parent
+
+
+def page(document: Document, pictures: Mapping[str, markupsafe.Markup] | None = None) -> str:
+    """The page; `pictures` are SVG elements by the names of the document's pictures.
+
+    Everything that is not Markup is escaped.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"kind": lambda block: type(block).__name__, "cell": cell_of, "row": row_of}
+    return environment.get_template("document.html.j2").render(document=document, pictures=pictures or {})
