@@ -10,10 +10,9 @@ from typing import Any
 
 from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
-from workflow_src.config.resolved import Decode, System
-from workflow_src.config.sizes import AUTO
+from workflow_src.config.resolved import System
+from workflow_src.config.sizes import AUTO, HIGHEST_MAX_LENGTH, LOWEST_MAX_LENGTH
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.registry import searches
 from workflow_src.spec import Family, check_beams
 
 # From this width on, a GPU's products are large enough for its higher rates.
@@ -25,6 +24,8 @@ WIDE_TRAINING, NARROW_TRAINING, DECODING = (0.10, 0.40), (0.03, 0.15), (0.003, 0
 # Defaults; the numbers of an experiment or of its encoded corpus win.
 HELD_OUT = 2000
 LENGTH = {"generated": 12.0, "files": 28.0, "folder": 28.0}
+# The longest sentences in training, in means.
+LONGEST = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,7 +61,7 @@ def held_out(plan: Plan, split: str) -> int:
 
 
 def layers(family: Family, model: Any) -> float:
-    """Layers that an update goes through, each as often as it is computed, by the settings of a model."""
+    """Layers that an update goes through, each as often as a position is computed by it, by the settings of a model."""
     if family.layers:
         return family.layers(model)
     return sum(value for name, value in model if name.endswith("layers"))
@@ -73,16 +74,33 @@ def most_weights(family: Family, model: Any, vocabulary: int) -> float:
         return sum(family.weights(model).values())
     if family.fit:
         return 0.0
+    return layers(family, model) * _layer_weights(model) + 2 * vocabulary * width(model)
+
+
+def _layer_weights(model: Any) -> int:
+    """Weights of a decoder's layer."""
     dim = width(model)
     # Recurrent layers, which read both directions, have more weights than feed-forward layers of the usual width.
     inner = getattr(model, "feed_forward", 8 * dim)
-    return layers(family, model) * (8 * dim * dim + 2 * dim * inner) + 2 * vocabulary * dim
+    return 8 * dim * dim + 2 * dim * inner
+
+
+def positions(family: Family, model: Any) -> float:
+    """Positions of the decoder for a subword, by the settings of a model."""
+    return family.positions(model) if family.positions else 1.0
+
+
+def computed_layers(family: Family, model: Any) -> float:
+    """`layers`, those of the decoder as often as it has positions for a subword."""
+    further = positions(family, model) - 1
+    return layers(family, model) + (further * model.layers if further else 0)
 
 
 def most_computed(family: Family, model: Any, vocabulary: int) -> float:
-    """`most_weights`, those of the output projection as often as they are computed for a subword of the target."""
-    repeats = family.repeats(model) if family.repeats else 1
-    return most_weights(family, model, vocabulary) + (repeats - 1) * vocabulary * width(model)
+    """`most_weights`, those of the decoder and of the output projection as often as it has positions for a subword."""
+    further = positions(family, model) - 1
+    again = model.layers * _layer_weights(model) + vocabulary * width(model) if further else 0
+    return most_weights(family, model, vocabulary) + further * again
 
 
 def width(model: Any) -> int:
@@ -119,12 +137,6 @@ def check(plan: Plan) -> None:
         check_beams(plan.distillation(teacher).search_settings(), vocabulary, f"distillation.{teacher}")
 
 
-def widest(decode: Decode) -> int:
-    """Hypotheses that are held for a sentence, at most."""
-    search = searches()[decode.search]
-    return max(search.width(settings) for settings in decode.combinations)
-
-
 def sized(plan: Plan, sizes: Sizes) -> Plan:
     """The plan with numbers in place of auto, for a corpus of these sizes."""
     pairs = sizes.pairs or 1
@@ -136,6 +148,12 @@ def sentence_length(plan: Plan, length: float | None = None) -> float:
     """Mean subwords of a sentence: `length`, or the default for such a dataset."""
     length, limit = length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length
     return length if limit == AUTO else min(length, limit)
+
+
+def longest_sentence(plan: Plan, length: float) -> int:
+    """Subwords of the longest sentences in training: as configured, else assumed by the mean `length`."""
+    limit = plan.recipe.max_length
+    return limit if limit != AUTO else round(min(max(LONGEST * length, LOWEST_MAX_LENGTH), HIGHEST_MAX_LENGTH))
 
 
 def raw_pairs(plan: Plan, pairs: int | None = None) -> int | None:

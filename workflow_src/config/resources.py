@@ -24,11 +24,13 @@ from typing import Any
 
 from workflow_src.config.costs import (
     Sizes,
+    computed_layers,
     feed_forward,
     gpu_rates,
-    layers,
+    longest_sentence,
     most_computed,
     most_weights,
+    positions,
     raw_pairs,
     sentence_length,
     sized,
@@ -37,6 +39,7 @@ from workflow_src.config.costs import (
     width,
 )
 from workflow_src.config.plan import Plan
+from workflow_src.config.resolved import System
 from workflow_src.config.rules import (
     GPU_PROCESS,
     MOST_THREADS,
@@ -52,6 +55,8 @@ from workflow_src.config.rules import (
 )
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.registry import search_of
+from workflow_src.spec import ROWS
+from workflow_src.spec import Sizes as MemorySizes
 
 # Pairs where neither the dataset, the configuration nor the size of the user's own texts says how many there are.
 UNKNOWN_PAIRS = 5_000_000
@@ -165,7 +170,7 @@ class Requests:
         if ask.every_system:
             megabytes += 2 * sum(self._weights_mb(system) for system in self.plan.loaded.systems)
         if work:
-            megabytes += self._hypotheses_mb(work) + sum(map(self._weights_mb, work.others))
+            megabytes += self._held_mb(work) + sum(map(self._weights_mb, work.others))
             minutes += self._minutes(work, THREAD_DECODING)
         return megabytes, minutes
 
@@ -221,20 +226,45 @@ class Requests:
         process_mb = PROCESS + GPU_PROCESS * self.gpu + self._weights_mb(work.system, copies=4 + averaged + 4)
         activations_mb = 0.0
         if not self.gpu:
-            positions = training.batch_tokens / training.accumulate
+            tokens = training.batch_tokens / training.accumulate
             systems = [system, *map(self.plan.system, system.filled.values())]
-            depth = sum(layers(each.family, each.model) for each in systems)
-            activations_mb = 4 * positions * depth * (24 * model.dim + 6 * feed_forward(model)) / 1e6
+            depth = sum(computed_layers(each.family, each.model) for each in systems)
+            activations_mb = 4 * tokens * depth * (24 * model.dim + 6 * feed_forward(model)) / 1e6
+            if system.family.held:
+                longest = longest_sentence(self.plan, self.sizes.length)
+                sizes = self._memory_sizes(system, longest, math.ceil(tokens / longest))
+                activations_mb += system.family.held(model, sizes) / 1e6
         minutes = self._minutes(work, THREAD_TRAINING * runtime.training_threads) / (runtime.devices * runtime.nodes)
         # Every process of a node has weights of its own; positions are shared out.
         return runtime.devices * process_mb + activations_mb / runtime.nodes, STARTING_MINUTES + minutes
 
-    def _hypotheses_mb(self, work: Work) -> float:
-        """Scores of all subwords at every position, twice, and the layers' values at every position."""
-        system = self.plan.system(work.system)
+    def _held_mb(self, work: Work) -> float:
+        """What searches hold, and what networks compute side by side for them: the system's own, and those of systems
+        that draft or rank for it."""
+        system, held, rows, ranked = self.plan.system(work.system), 0.0, work.batch, work.batch
+        sizes = self._memory_sizes(system, math.ceil(2 * self.sizes.length), work.batch)
+        for settings in work.searches:
+            search, each = search_of(settings), settings.rows()
+            held = max(held, search.bytes_held(settings, sizes))
+            # Searches position by position compute a whole batch.
+            rows = max(rows, work.batch * each if search.positions else max(each, min(work.batch * each, ROWS)))
+            ranked = max(ranked, min(work.batch * search.width(settings), ROWS))
+        others = sum(self._rows_mb(self.plan.system(name), ranked) for name in work.others)
+        return self._rows_mb(system, rows) + held / 1e6 + others
+
+    def _memory_sizes(self, system: System, length: int, sentences: int) -> MemorySizes:
+        """Sizes of a batch of so many sentences with so many subwords."""
+        model, vocabulary = system.model, vocabulary_size(self.plan) + len(system.family.symbols)
+        most = min(math.ceil(length * positions(system.family, model)), getattr(model, "max_positions", math.inf))
+        return MemorySizes(vocabulary, length, width(model), sentences, int(most))
+
+    def _rows_mb(self, system: System, rows: float) -> float:
+        """Scores of all subwords at every position of rows, twice, and the layers' values; none of counted families."""
+        if system.family.fit:
+            return 0.0
         vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
         values = 2 * vocabulary + 40 * width(system.model) + 8 * feed_forward(system.model)
-        return 4 * work.hypotheses * 2 * self.sizes.length * values / 1e6
+        return 4 * rows * positions(system.family, system.model) * 2 * self.sizes.length * values / 1e6
 
 
 def _values(wildcards: Any) -> dict[str, str]:

@@ -10,14 +10,9 @@ import functools
 import math
 from collections.abc import Callable, Mapping
 
-from workflow_src.config.costs import (
-    Sizes,
-    held_out,
-    updates,
-    widest,
-)
+from workflow_src.config.costs import Sizes, held_out, updates
 from workflow_src.config.plan import Plan
-from workflow_src.registry import engines, families, metrics, search_of
+from workflow_src.registry import engines, families, metrics
 from workflow_src.spec import SearchSettings
 
 # Titles of stages in the order of the flow. Rules that a user adds are stages of their own, after these.
@@ -49,7 +44,7 @@ class Work:
 
     `tokens` are target positions, with padding in training; None where the number of pairs is not known. A decode has
     the settings of its search, or several that dev chooses from: the job takes one of these, or with `every` each.
-    `hypotheses` are in memory at once, and so are the systems `others` beside `system`.
+    A `batch` of sentences is in memory at once, and so are the systems `others` beside `system`.
     """
 
     system: str
@@ -57,7 +52,7 @@ class Work:
     training: bool = False
     searches: tuple[SearchSettings, ...] = ()
     every: bool = False
-    hypotheses: float = 0
+    batch: int = 0
     others: tuple[str, ...] = ()
 
 
@@ -78,15 +73,14 @@ def distillation(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work
     """A shard of the translations of a text by a teacher."""
     teacher, settings = wildcards["teacher"], plan.distillation(wildcards["teacher"])
     search = settings.search_settings()
-    hypotheses = settings.batch * search_of(search).width(search)
     tokens = _tokens(sizes.sentences(text_of(wildcards)), wildcards, sizes)
-    return Work(teacher, tokens, searches=(search,), hypotheses=hypotheses)
+    return Work(teacher, tokens, searches=(search,), batch=settings.batch)
 
 
 def scoring(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes) -> Work:
     """A shard of the training pairs, each scored in one parallel pass."""
     name = wildcards["system"]
-    return Work(name, _tokens(sizes.pairs, wildcards, sizes), hypotheses=plan.likelihood(name).batch)
+    return Work(name, _tokens(sizes.pairs, wildcards, sizes), batch=plan.likelihood(name).batch)
 
 
 def decoding(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes, chooses: bool = False) -> Work:
@@ -98,7 +92,7 @@ def decoding(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes, chooses: bo
         tokens,
         searches=tuple(decode.combinations),
         every=chooses,
-        hypotheses=decode.batch * widest(decode),
+        batch=decode.batch,
         others=tuple(plan.systems_in_roles(decode).values()),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -39,6 +39,9 @@ class Pairs(Lengths, Protocol):
     def __len__(self) -> int: ...
 
     def epoch_rows(self, seed: int, epoch: int, /) -> np.ndarray: ...
+
+    def most_rows(self) -> np.ndarray | None:
+        """Rows as often as an epoch may have them; None: every epoch has all of them once."""
 
     def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
 
@@ -79,6 +82,85 @@ def epoch_batches(
     order = np.argsort(longest, kind="stable")
     batches = _cut(rows[order], longest[order] + 1, batch_tokens)
     return [batches[number] for number in generator.permutation(len(batches))]
+
+
+# What the memory of a batch grows with, of numbers of rows and widths of both sides: positions, pairs of positions, as
+# attention has them, and pairs of the source's, as graphs have them.
+Size = Callable[[Any, Any, Any], Any]
+SIZES: tuple[Size, ...] = (
+    lambda rows, source, target: rows * (source + target),
+    lambda rows, source, target: rows * (source + target) ** 2,
+    lambda rows, source, _target: rows * source**2,
+)
+
+
+def largest_batches(corpus: Pairs, batch_tokens: int) -> list[np.ndarray]:
+    """Rows of the largest batches of any epoch, by each of `SIZES`; a batch that is the largest by several comes once.
+
+    Where every epoch has all rows once, its batches have the same lengths of longer sides in every epoch, and rows of
+    equal longer side change places: a batch here has the widest of these. Epochs of a mixture have other rows and are
+    cut at other places: a batch here is as full as any that ends with its longest row, and shorter rows may stand
+    in it.
+    """
+    rows = corpus.most_rows()
+    possible = np.arange(len(corpus)) if rows is None else rows
+    sides = np.stack([corpus.source_lengths[possible], corpus.target_lengths[possible]]).astype(np.int64)
+    longest = sides.max(0)
+    order = np.argsort(longest, kind="stable")
+    costs = longest[order] + 1
+    batches = _cut(order, costs, batch_tokens) if rows is None else _fullest(order, costs, batch_tokens)
+    # The widest source and target of rows by their longer side.
+    widest = np.zeros((2, longest.max() + 1), np.int64)
+    for widths, lengths in zip(widest, sides, strict=True):
+        np.maximum.at(widths, longest, lengths)
+    ends = [(longest[batch[0]] if rows is None else 0, longest[batch[-1]]) for batch in batches]
+    bounds = np.array([widest[:, low : high + 1].max(1) + 1 for low, high in ends]).T
+    counts = np.array([len(batch) for batch in batches])
+    chosen = [_largest(batches, size(counts, *bounds), size, sides, rows is not None) for size in SIZES]
+    return [possible[batch] for batch in {tuple(sorted(batch)): batch for batch in chosen}.values()]
+
+
+def _largest(
+    batches: list[np.ndarray], bounds: np.ndarray, size: Size, sides: np.ndarray, with_shorter: bool
+) -> np.ndarray:
+    """The largest batch, its rows exchanged by others of the same longer side, from bounds of all sizes, and lengths
+    (2, N) of the sides of all rows."""
+    best, best_size = batches[0], 0
+    for number in np.argsort(-bounds, kind="stable"):
+        if best_size >= bounds[number]:
+            break
+        for batch in _exchanged(batches[number], sides, with_shorter):
+            batch_size = size(len(batch), *sides[:, batch].max(1) + 1)
+            if batch_size > best_size:
+                best, best_size = batch, batch_size
+    return best
+
+
+def _exchanged(batch: np.ndarray, sides: np.ndarray, with_shorter: bool) -> Iterator[np.ndarray]:
+    """Batches whose rows of the least and of the greatest longer side are the widest ones of that side: the widest
+    source first, or the widest target. `with_shorter`: or of any shorter side."""
+    longest = sides.max(0)
+    lengths = longest[batch]
+    between = batch[(lengths > lengths[0]) & (lengths < lengths[-1])]
+    choices = []
+    for length in dict.fromkeys([lengths[0], lengths[-1]]):
+        shorter = with_shorter and length == lengths[0]
+        rows = np.flatnonzero(longest <= length if shorter else longest == length)
+        rows = rows[np.argsort(-sides[:, rows].sum(0), kind="stable")]
+        first = [rows[np.argmax(side[rows])] for side in sides]
+        count = np.count_nonzero(lengths == length)
+        orders = [dict.fromkeys([*pair, *rows[:count]]) for pair in (first, first[::-1])]
+        choices.append([list(order)[:count] for order in orders])
+    for parts in itertools.product(*choices):
+        yield np.concatenate([between, *parts]).astype(np.int64)
+
+
+def _fullest(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
+    """Of rows, sorted by rising cost, the longest runs within the budget that end at each cost."""
+    values, ends = np.unique(costs[::-1], return_index=True)
+    ends = len(costs) - ends
+    counts = np.minimum(np.maximum(budget // values, 1), ends)
+    return [rows[end - count : end] for end, count in zip(ends.tolist(), counts.tolist(), strict=True)]
 
 
 def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:

@@ -237,6 +237,9 @@ class EncodedCorpus:
         """Rows of the pairs of an epoch: all."""
         return np.arange(len(self))
 
+    def most_rows(self) -> None:
+        """Every epoch has all rows once."""
+
     def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ids of the rows, one after another, and their lengths."""
         starts = self._starts[side][rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -65,6 +66,12 @@ class Mixture:
     def epoch_rows(self, seed: int, epoch: int) -> np.ndarray:
         """Rows of the pairs of an epoch, the same for the same (seed, epoch); those of weights above 1 come again."""
         return np.concatenate([self._drawn(number, seed, epoch) for number in range(len(self.texts))])
+
+    def most_rows(self) -> np.ndarray:
+        # An epoch begins anywhere in a pass, by multiples of the weight.
+        times = [math.ceil(weight + 1 - Fraction(1, weight.denominator)) for weight in self.weights]
+        rows = zip(self.firsts, self.texts, times, strict=False)
+        return np.concatenate([np.repeat(first + np.arange(len(text)), count) for first, text, count in rows])
 
     def _drawn(self, number: int, seed: int, epoch: int) -> np.ndarray:
         """Rows of one text in an epoch."""

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.lengths import limits
-from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.search import SearchModule
 from workflow_src.runtime.device import on_cpu, on_device
+from workflow_src.spec import ROWS
 from workflow_src.types import BOS, EOS, PAD, Hypotheses, IncrementalDecoder, Networks, max_positions, wide
 
 # Places of a draft, before and behind the one where the output's last word is expected, that are looked through.

@@ -13,10 +13,8 @@ from torch import Tensor, nn
 from workflow_src.data.batching import pad
 from workflow_src.nn.models import Scorer
 from workflow_src.runtime.device import on_device
+from workflow_src.spec import ROWS
 from workflow_src.types import EOS, PAD, UNK, Hypotheses, Ranked, with_end
-
-# Number of candidates whose logits are held at once. It changes memory alone: candidates do not influence each other.
-ROWS = 512
 
 # Scores by output; the first of equal ones wins.
 Candidates = Mapping[tuple[int, ...], float]

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.decoding.candidates import joined, traces_of_best, unpadded, winners
-from workflow_src.decoding.ranking import ROWS
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import Memory, Width
 from workflow_src.nn.length import LengthChoice
 from workflow_src.runtime.device import on_cpu
-from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.spec import MODEL, ROWS, SearchSettings
 from workflow_src.types import PAD, Hypotheses, Networks
 
 # Called with the outputs (C, N), padded, before the first step and after every step.

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Option, Search, SearchSettings
+from workflow_src.spec import ROWS, Option, Search, SearchSettings, Sizes
 
 # Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs, a
 # drafter translates in one pass what the system then checks.
@@ -109,6 +109,13 @@ MergeEqual = Annotated[
     Field(False, description="equal neighbours in an output are merged into one subword"),
     Option(part="-merged"),
 ]
+
+
+def graph_bytes(sizes: Sizes, copies: int = 2) -> float:
+    """Bytes of `copies` of the scores of all symbols at every vertex, and of transitions, of the sentences that are
+    computed together."""
+    rows = min(sizes.sentences, ROWS)
+    return 4.0 * rows * sizes.positions * (copies * sizes.vocabulary + sizes.positions)
 
 
 def prefix_label(title: str, beam: int, language_model: str | None, rescorer: str | None, *more: str) -> str:

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from workflow_src.decoding.drafts import Drafts, DraftSearch, Judged, Sentence, results
-from workflow_src.decoding.ranking import ROWS
 from workflow_src.engines.captured_steps import CACHE, CapturedSteps, Shape, copy_state, shallow
 from workflow_src.engines.programs import Program, largest_rows, rows
 from workflow_src.runtime.device import on_cpu
+from workflow_src.spec import ROWS
 from workflow_src.types import PAD, FixedDecoder, Hypotheses
 
 # Words of a pass.

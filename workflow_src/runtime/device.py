@@ -40,9 +40,15 @@ class Runtime:
             torch.cuda.synchronize(self.device)
 
 
+def soon_on_cpu(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Copies of tensors on the CPU, which are complete when it has waited for anything that their device computes
+    later; tensors of the CPU as they are."""
+    return [tensor.to("cpu", non_blocking=True) if tensor.is_cuda else tensor for tensor in tensors]
+
+
 def on_cpu(*tensors: torch.Tensor) -> list[torch.Tensor]:
     """Copies of tensors on the CPU, which waits for their device once; tensors of the CPU as they are."""
-    copies = [tensor.to("cpu", non_blocking=True) if tensor.is_cuda else tensor for tensor in tensors]
+    copies = soon_on_cpu(*tensors)
     for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
         torch.cuda.current_stream(device).synchronize()
     return copies

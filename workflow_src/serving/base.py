@@ -35,7 +35,7 @@ from workflow_src.serving.bundle import Description
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import PLAIN, Extras, Translation, of_lines, of_sentences
-from workflow_src.spec import AUTOREGRESSIVE, GRAPH, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
+from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
 from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
@@ -537,15 +537,13 @@ class BaseTranslator(ABC):
         if longest := max(map(len, sources), default=0):
             dim = self.description.models[self._families[0][0]].model["dim"]
             sentences = min(batch, sum(map(bool, sources)))
-            sizes = Sizes(vocabulary, longest + 1, dim, sentences, self._vertices(longest + 1))
+            sizes = Sizes(vocabulary, longest + 1, dim, sentences, self._most_positions(longest + 1))
             check_room(settings, sizes, self.runtime.device)
 
-    def _vertices(self, subwords: int) -> int:
-        """The vertices of the graph of a source, its end counted; 0 where the system has none."""
+    def _most_positions(self, subwords: int) -> int:
+        """Positions that the system computes for a source of so many subwords, its end counted."""
         name, family = self._families[0]
-        if GRAPH not in family.traits:
-            return 0
-        per_subword = family.repeats(self.models[name].config) if family.repeats else 1
+        per_subword = family.positions(self.models[name].config) if family.positions and name in self.models else 1
         return min(math.ceil(subwords * per_subword), self._positions())
 
     @abstractmethod

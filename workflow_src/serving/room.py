@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import operator
 
 import torch
 
@@ -22,28 +23,34 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     The estimate is a lower bound: a search that passes may still run out of memory.
     """
     search = search_of(settings)
-    names = [name for name in settings.named("holds") if getattr(settings, name) > 1]
-    needed_bytes = search.bytes_held(settings, sizes)
-    if not names or needed_bytes < SMALL or needed_bytes <= (free := device_memory.available(device)):
+    values = {name: getattr(settings, name) for name in settings.named("holds") if getattr(settings, name) > 1}
+    # Of other searches, one hypothesis is bounded where the search says what it holds.
+    if not values and search.held is None:
         return
-    largest = max(names, key=lambda name: getattr(settings, name))
-
-    def too_much(value: int) -> bool:
-        return search.bytes_held(settings.model_copy(update={largest: value}), sizes) > free
+    needed_bytes = search.bytes_held(settings, sizes)
+    if needed_bytes < SMALL or needed_bytes <= (free := device_memory.available(device)):
+        return
 
     def too_many(sentences: int) -> bool:
         return search.bytes_held(settings, dataclasses.replace(sizes, sentences=sentences)) > free
 
-    # The largest value, and the largest number of sentences, that fit; 0 where none does.
-    value = bisect.bisect_left(range(1, getattr(settings, largest)), True, key=too_much)
-    batch = bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)
-    cures = [f"{name} to {most}" for name, most in ((largest, value), ("batch", batch)) if most]
-    further = ", ".join(f"{name} {getattr(settings, name)}" for name in names if name != largest)
+    # The largest number of sentences, and the largest value, that fit; 0 where none does.
+    fitting = {"batch": bisect.bisect_left(range(1, sizes.sentences), True, key=too_many)}
+    setting, value = "batch", sizes.sentences
+    if values:
+        setting, value = max(values.items(), key=operator.itemgetter(1))
+
+        def too_much(number: int) -> bool:
+            return search.bytes_held(settings.model_copy(update={setting: number}), sizes) > free
+
+        fitting = {setting: bisect.bisect_left(range(1, value), True, key=too_much)} | fitting
+    cures = [f"{name} to {most}" for name, most in fitting.items() if most]
+    further = ", ".join(f"{name} {number}" for name, number in values.items() if name != setting)
     count = "1 sentence" if sizes.sentences == 1 else f"{sizes.sentences} sentences"
     raise ConfigError(
-        largest,
-        getattr(settings, largest),
+        setting,
+        value,
         problem=f"search {search.name}{further and f' with {further}'} needs at least {needed_bytes / 1e9:,.1f} GB of "
         f"memory for {count} of {sizes.length} subwords together, and {free / 1e9:,.1f} GB are free",
-        hint=f"lower {' or '.join(cures) or f'{largest} and batch'}",
+        hint=f"lower {' or '.join(cures) or f'{setting} and batch'}" if cures or values else "split long sentences",
     )

@@ -51,16 +51,27 @@ class Look:
     dark: str | None = None
 
 
+# Candidates whose logits are held at once, at most, or those of one sentence, where a search is no series of positions.
+# It changes memory alone: candidates do not influence each other.
+ROWS = 512
+
+
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    """Sizes that the memory of a search depends on: subwords of the vocabulary and of the longest sentence, the width
-    of the model, sentences that are decoded together, and vertices of the largest graph, 0 where there is none."""
+    """Sizes that memory depends on.
+
+    vocabulary  subwords of it, symbols of the family counted
+    length      subwords of the longest sentence, its end counted
+    dim         width of the model
+    sentences   that are computed together
+    positions   that the model computes for the longest sentence, as `Family.positions` says
+    """
 
     vocabulary: int
     length: int
     dim: int
-    sentences: int = 1
-    vertices: int = 0
+    sentences: int
+    positions: int
 
 
 def single(_settings: SearchSettings) -> int:
@@ -151,7 +162,9 @@ class Search:
         """Memory that is held at once, at least, beside the network."""
         if self.held:
             return self.held(settings, sizes)
-        return sizes.sentences * self.width(settings) * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
+        width = self.width(settings)
+        rows = min(sizes.sentences * width, max(width, ROWS))
+        return rows * sizes.positions * (8 * sizes.vocabulary + 40 * sizes.dim)
 
     def row_label(self, settings: SearchSettings) -> str:
         """The label of a row in tables."""
@@ -177,10 +190,15 @@ class Family:
     searches        names of searches, the first is the default
     weights         (model settings) -> weights of the parts "encoder", "decoder" and "output", the projection onto the
                     vocabulary; for models made elsewhere
-    layers          (model settings) -> layers that a training update goes through, each as often as it is computed,
-                    which requests to clusters follow; None: the sum of the settings whose names end in "layers"
-    repeats         (model settings) -> how often the output projection is computed for a subword of the target, which
-                    requests to clusters follow too; None: once
+    layers          (model settings) -> layers that a training update goes through, each as often as a position is
+                    computed by it, which requests to clusters follow; None: the sum of the settings whose names end in
+                    "layers"
+    positions       (model settings) -> positions for each subword of the source, such as slots and vertices, that the
+                    decoder (as many layers as the setting `layers` says) and the output projection are computed at,
+                    which requests to clusters and the memory of searches follow; None: one for each subword of the
+                    target
+    held            (model settings, Sizes) -> bytes that the loss of a batch holds beside the values of layers, which
+                    requests to clusters follow too; None: few
     needs           roles of other systems; a configuration fills the role "base" by its setting `base`, others by
                     `roles`. They are frozen; objectives find the base in `context.frozen`, others in `context.roles`
     symbols         symbols that it adds to the vocabulary, such as "mask": the ids after those of the subwords of the
@@ -221,7 +239,8 @@ class Family:
     searches: tuple[str, ...] = ()
     weights: Callable[[Any], Mapping[str, int]] | None = None
     layers: Callable[[Any], float] | None = None
-    repeats: Callable[[Any], float] | None = None
+    positions: Callable[[Any], float] | None = None
+    held: Callable[[Any, Sizes], float] | None = None
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     symbols: tuple[Identifier, ...] = ()

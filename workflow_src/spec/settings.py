@@ -31,7 +31,8 @@ class Option:
     stop      adaptive stopping; tables show mean steps
     ranks     it ranks finished candidates: graphs of engines do not depend on it
     holds     the memory that is held for a sentence grows with it, and its hypotheses where a search gives several
-    passes    networks compute every position as many times, and the time that is requested of a cluster grows with it
+    passes    networks compute every position as many times at most, side by side where memory is held for each
+              (`holds`), and the time that is requested of a cluster grows with it
     within_vocabulary  it is never more than the vocabulary has subwords, as a beam is
     only_with  a setting; where that is None or 0, this one has no effect
     """
@@ -100,6 +101,11 @@ class SearchSettings(Frozen):
     def most_passes(self) -> int:
         """How often networks compute every position, about."""
         return math.prod(max(1, getattr(self, name)) for name in self.named("passes"))
+
+    def rows(self) -> int:
+        """Candidates of a sentence that networks compute side by side."""
+        side_by_side = set(self.named("passes")) & set(self.named("holds"))
+        return math.prod(max(1, getattr(self, name)) for name in side_by_side)
 
     def check_used(
         self,

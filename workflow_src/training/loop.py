@@ -129,8 +129,10 @@ class Trainer:
         mark = self._mark()
         self.model.train()
         if progress.step < task.max_steps:
+            if not len(task.corpus):
+                raise ArtifactError(task.corpus.prefix, "has no pairs to train on", "encode it again")
             # A batch that memory does not suffice for ends training now, not after hours.
-            self.updater.rehearse(self._batches(progress.epoch))
+            self.updater.rehearse()
         if self.validate_start and task.max_steps and not (progress.step or progress.history):
             self._validate()
         if progress.validated < progress.step and self._validates():
@@ -206,8 +208,6 @@ class Trainer:
         """Rows of every part of a batch in an epoch."""
         task = self.task
         rows = task.corpus.epoch_rows(task.seed, epoch)
-        if not len(task.corpus):
-            raise ArtifactError(task.corpus.prefix, "has no pairs to train on", "encode it again")
         return epoch_batches(task.corpus, task.part_tokens, task.seed, epoch, rows=rows)
 
     def _batch_parts(self) -> Iterator[Part]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import sized_number
-from workflow_src.data.batching import Lengths, Pairs, collate
+from workflow_src.data.batching import Pairs, collate, largest_batches
 from workflow_src.losses.draws import seed_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
@@ -89,19 +89,6 @@ def describe(parts: list[Part]) -> str:
     return f"{place}, {len(rows)} pairs, rows (from 0) {numbers}"
 
 
-def largest(corpus: Lengths, batches: list[np.ndarray]) -> list[np.ndarray]:
-    """The batches that need most memory: that with the most pairs of positions, as attention has them, and that with
-    the most positions, where it is another."""
-
-    def positions(rows: np.ndarray) -> int:
-        return len(rows) * int(corpus.source_lengths[rows].max() + corpus.target_lengths[rows].max() + 2)
-
-    sizes = np.array([positions(rows) for rows in batches])
-    longest = int(np.argmax(sizes**2 / np.array(list(map(len, batches)))))
-    fullest = int(np.argmax(sizes))
-    return [batches[number] for number in dict.fromkeys((longest, fullest))]
-
-
 def learning_rate(config: TrainingConfig, step: int) -> float:
     """Rate of update `step`, counted from 0.
 
@@ -136,15 +123,15 @@ class Updater:
         self.task = task
         self.optimiser = make_optimiser(task.model, task.config)
 
-    def rehearse(self, batches: list[np.ndarray]) -> None:
-        """Compute the gradients of the batches that need most memory, and drop them.
+    def rehearse(self) -> None:
+        """Compute the gradients of the batches that need most memory in any epoch, and drop them.
 
         Memory for the optimiser's moments and for the gradients of other parts is taken meanwhile. Raises OutOfMemory
         where memory does not suffice.
         """
         task = self.task
         copies = (0 if self.optimiser.state else 2) + (task.parts_per_update > task.group.size)
-        for rows in largest(task.corpus, batches):
+        for rows in largest_batches(task.corpus, task.part_tokens):
             with self._reported("for the largest batch of this training,", rows):
                 reserved = [torch.empty_like(parameter) for parameter in self._learnt() for _ in range(copies)]
                 # At the end of training, when all terms of a loss are computed.

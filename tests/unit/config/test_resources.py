@@ -75,6 +75,73 @@ def test_a_training_by_hand():
     assert request == tuple(math.ceil(value) for value in expected)
 
 
+@pytest.mark.parametrize(
+    ("experiment", "alike", "setting", "search"),
+    [
+        ("demo", ["ctc"], "upsample", "ctc-greedy"),
+        ("smoke-families", ["dat", "bigrams"], "vertices", "graph-path-ahead0"),
+    ],
+)
+def test_positions_beyond_the_subwords_of_the_source_count(experiment, alike, setting, search):
+    """Slots and vertices: twice as many are twice the work of the decoder and of the output projection."""
+    training = {"max_steps": 100_000, "batch_tokens": 2000}
+    memory, operations, system = {}, {}, alike[0]
+    for value in (2.0, 4.0):
+        systems = {name: {"model": {setting: value}, "training": training} for name in alike}
+        requests = requests_for(experiment, systems=systems)
+        model, vocabulary = requests.plan.system(system).model, vocabulary_size(requests.plan)
+        jobs = {f"train_{requests.plan.system(system).family.name}": {"system": system}}
+        jobs |= {"decode": {"system": system, "search": search, "split": "test"}}
+        for rule, wildcards in jobs.items():
+            memory[rule, value] = requests.need(rule, SimpleNamespace(**wildcards))[0]
+            work = requests.table[rule].work(requests.plan, wildcards, requests.sizes)
+            each = 6 if work.training else 2
+            operations[rule, value] = requests._operations(work) / (each * work.tokens)
+    layer = 8 * model.dim**2 + 2 * model.dim * model.feed_forward
+    for rule in jobs:
+        more = operations[rule, 4.0] - operations[rule, 2.0]
+        assert more == pytest.approx(2 * (model.layers * layer + vocabulary * model.dim)), rule
+        assert memory[rule, 4.0] > memory[rule, 2.0], rule
+    # In a search, at least scores and layers' values of the batch at the further positions.
+    values = 2 * vocabulary + 40 * model.dim + 8 * model.feed_forward
+    held = 4 * work.batch * 2 * 2 * requests.sizes.length * values / 1e6
+    assert memory["decode", 4.0] - memory["decode", 2.0] > held
+
+
+def test_pairs_of_vertices_count_in_the_memory_of_a_training():
+    """Twice as many in a batch whose sentences are twice as long, beside what grows with its positions."""
+
+    def dat(vertices: float, longest: int) -> float:
+        training = {"batch_tokens": 2000}
+        requests = requests_for(
+            "smoke-families",
+            systems={name: {"model": {"vertices": vertices}, "training": training} for name in ("dat", "bigrams")},
+            recipe={"max_length": longest},
+        )
+        return requests.need("train_dat", SimpleNamespace(system="dat"))[0]
+
+    linear = dat(4.0, 25) - dat(2.0, 25)
+    quadratic = [(dat(4.0, longest) - dat(2.0, longest)) - linear for longest in (25, 50, 100)]
+    assert quadratic[1] > 0 and quadratic[2] == pytest.approx(3 * quadratic[1])
+
+
+def test_drafts_and_the_system_that_drafts_count():
+    def verified(drafts: int = 1, batch: int = 16, slots: float = 2.0) -> tuple[float, float]:
+        row = {"system": "teacher", "search": "verified", "drafter": "ctc", "draft_search": "ctc-beam", "name": "v"}
+        requests = requests_for(
+            "demo",
+            decodes=[row | {"drafts": drafts, "batch": batch}],
+            recipe={"limits": {"test": 10**6}},
+            systems={"ctc": {"model": {"upsample": slots}}},
+        )
+        return requests.need("decode", SimpleNamespace(system="teacher", search="v", split="test"))
+
+    one, several, larger, wider = verified(), verified(4), verified(batch=32), verified(slots=8.0)
+    assert several[0] > one[0] and several[1] > 2 * one[1]
+    assert larger[0] > one[0] and larger[1] == one[1]
+    assert wider[0] > one[0] and wider[1] > one[1]
+
+
 @pytest.mark.parametrize("ending", ["", ".gz"])
 def test_texts_of_the_user_ask_for_what_their_size_needs(ending, tmp_path):
     draw = random.Random(1)

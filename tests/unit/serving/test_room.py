@@ -20,7 +20,7 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import Sizes
 
 CPU = torch.device("cpu")
-SIZES = Sizes(vocabulary=8000, length=30, dim=256)
+SIZES = Sizes(vocabulary=8000, length=30, dim=256, sentences=1, positions=60)
 # Each has settings that make it hold more hypotheses.
 HOLDING = [name for name, search in registry.searches().items() if search.settings.named("holds")]
 
@@ -77,12 +77,36 @@ def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
     room.check_room(settings, dataclasses.replace(SIZES, sentences=fits), CPU)
 
 
+@pytest.mark.parametrize("name", ["graph-path", "graph-viterbi"])
+def test_batches_of_one_hypothesis_are_bounded_too(name, monkeypatch):
+    monkeypatch.setattr(device_memory, "available", lambda _device: 5 * 10**8)
+    settings, sizes = settings_of(name), dataclasses.replace(SIZES, positions=240, sentences=64)
+    with pytest.raises(ConfigError) as refused:
+        room.check_room(settings, sizes, CPU)
+    assert (refused.value.setting, refused.value.value) == ("batch", 64)
+    fits = int(re.fullmatch(r"lower batch to (\d+)", refused.value.hint)[1])
+    room.check_room(settings, dataclasses.replace(sizes, sentences=fits), CPU)
+    with pytest.raises(ConfigError):
+        room.check_room(settings, dataclasses.replace(sizes, sentences=fits + 1), CPU)
+    # A sentence by itself that does not fit.
+    monkeypatch.setattr(device_memory, "available", lambda _device: 10**6)
+    with pytest.raises(ConfigError) as refused:
+        room.check_room(settings, dataclasses.replace(sizes, positions=5000, sentences=1), CPU)
+    assert "split" in refused.value.hint
+
+
 def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
     monkeypatch.delattr(device_memory, "available")
     room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
 
 
-# Code that makes a model and searches with a beam, and the sizes of that search.
+# Code that makes a model and searches with a beam of some size, or in batches; the settings with the largest, and the
+# sizes of that search.
+GRAPHS = """
+from miniatures import dat, searched
+model = dat(4000, 4000, vertices=4.0).float()
+source = torch.randint(4, 4000, (64, 4))
+"""
 REAL_SEARCHES = {
     "beam": (
         """
@@ -90,27 +114,41 @@ from miniatures import beam_search, transformer
 model = transformer(4000, 4000).float()
 source = torch.randint(4, 4000, (4, 10))
 run = lambda beam: beam_search(model, source, beam=beam, max_length_ratio=0.1)
-settings = registry.searches()["beam"].settings(beam=800)
+settings, largest = registry.searches()["beam"].settings(beam=800), 800
 """,
-        "10, 16, 4",
+        "10, 16, 4, 10",
     ),
     "graph-beam": (
-        """
-from miniatures import dat, searched
-model = dat(4000, 4000, vertices=4.0).float()
-source = torch.randint(4, 4000, (2, 4))
+        GRAPHS
+        + """
 kind = registry.searches()["graph-beam"].settings
-run = lambda beam: searched({"model": model}, source, kind(beam=beam, min_ratio=0.0, beam_threshold=None))
-settings = kind(beam=400, min_ratio=0.0)
+run = lambda beam: searched({"model": model}, source[:2], kind(beam=beam, min_ratio=0.0, beam_threshold=None))
+settings, largest = kind(beam=400, min_ratio=0.0), 400
 """,
         "4, 16, 2, 16",
+    ),
+    "graph-path": (
+        GRAPHS
+        + """
+settings, largest = registry.searches()["graph-path"].settings(), 64
+run = lambda sentences: searched({"model": model}, source[:sentences], settings)
+""",
+        "4, 16, 64, 16",
+    ),
+    "graph-viterbi": (
+        GRAPHS
+        + """
+settings, largest = registry.searches()["graph-viterbi"].settings(), 64
+run = lambda sentences: searched({"model": model}, source[:sentences], settings)
+""",
+        "4, 16, 64, 16",
     ),
 }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux shows the peak")
 @pytest.mark.parametrize("name", REAL_SEARCHES)
-def test_the_bound_lies_below_what_a_beam_takes(name):
+def test_the_bound_lies_below_what_a_search_takes(name):
     """The estimate is below the peak of a real search, in its own process: refused searches would not have fitted."""
     code, sizes = REAL_SEARCHES[name]
     script = f"""
@@ -128,7 +166,7 @@ run(2)
 ctypes.CDLL(None).malloc_trim(0)
 open("/proc/self/clear_refs", "w").write("5")
 before = peak()
-run(settings.beam)
+run(largest)
 used = peak() - before
 print(used, registry.search_of(settings).bytes_held(settings, Sizes(4000, {sizes})))
 """

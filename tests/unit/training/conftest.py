@@ -29,7 +29,7 @@ def of_a_busy_machine(monkeypatch):
 @pytest.fixture
 def without_rehearsal(monkeypatch):
     """The first call of an objective is that of the first update: tests count them."""
-    monkeypatch.setattr(Updater, "rehearse", lambda self, batches: None)
+    monkeypatch.setattr(Updater, "rehearse", lambda self: None)
 
 
 @pytest.fixture(scope="session")

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from refusals import fields_of
 from stage_words import stage_line
 
-from workflow_src.data.batching import collate, epoch_batches
+from workflow_src.data.batching import collate, epoch_batches, largest_batches
+from workflow_src.data.mixture import Mixture
 from workflow_src.errors import InputError, OutOfMemory
 from workflow_src.families.build import build, build_objective
 from workflow_src.losses.draws import seed_of
@@ -228,10 +230,11 @@ ALLOCATORS = [
 ]
 
 
-def positions(corpus, rows):
-    """Pairs of positions, as attention has them, and positions of a batch."""
-    width = int(corpus.source_lengths[rows].max() + 1 + corpus.target_lengths[rows].max() + 1)
-    return len(rows) * width**2, len(rows) * width
+def shapes(corpus, batches):
+    """Pairs of positions, as attention has them, positions, and pairs of source positions of each batch."""
+    for rows in batches:
+        source, target = (int(lengths[rows].max() + 1) for lengths in (corpus.source_lengths, corpus.target_lengths))
+        yield len(rows) * (source + target) ** 2, len(rows) * (source + target), len(rows) * source**2
 
 
 @pytest.mark.parametrize(("family", "accumulate"), [("transformer", 1), ("lvm", 2), ("energy", 1)])
@@ -242,7 +245,7 @@ def test_the_largest_batches_come_first_and_change_nothing(
 
     def watched(objective):
         def call(model, batch, context):
-            computed.append((context.step, batch.indices))
+            computed.append((context.step, np.array(batch.indices)))
             return objective(model, batch, context)
 
         return call
@@ -250,23 +253,70 @@ def test_the_largest_batches_come_first_and_change_nothing(
     settings = {"batch_tokens": 150 * accumulate, "accumulate": accumulate, "model": {"dropout": 0.1}, "keep": "last"}
     trainer = make_trainer(family, wrap=watched, **settings)
     trainer.run()
-    batches = epoch_batches(tiny.train, 150, 1, 0)
-    pairs, cells = zip(*(positions(tiny.train, rows) for rows in batches), strict=True)
-    largest = [pairs.index(max(pairs)), cells.index(max(cells))]
-    expected = [tuple(batches[number].tolist()) for number in dict.fromkeys(largest)]
-    assert [rows for _, rows in computed[: len(expected)]] == expected and len(expected) == 2
-    assert [step for step, _ in computed[len(expected) :]] == [step for step in range(12) for _ in range(accumulate)]
-    monkeypatch.setattr(update.Updater, "rehearse", lambda self, batches: None)
+    first = len(computed) - 12 * accumulate
+    assert [step for step, _ in computed[first:]] == [step for step in range(12) for _ in range(accumulate)]
+    tried, trained = (
+        [max(sizes) for sizes in zip(*shapes(tiny.train, [rows for _, rows in part]), strict=True)]
+        for part in (computed[:first], computed[first:])
+    )
+    assert 1 <= first <= 3 and all(most >= size for most, size in zip(tried, trained, strict=True))
+    monkeypatch.setattr(update.Updater, "rehearse", lambda self: None)
     unrehearsed = make_trainer(family, **settings)
     unrehearsed.run()
     assert compare.equal(trainer.model, unrehearsed.model)
 
 
+class Sides:
+    """A corpus of pairs with these lengths."""
+
+    def __init__(self, source, target):
+        self.source_lengths, self.target_lengths = np.array(source), np.array(target)
+
+    def __len__(self):
+        return len(self.source_lengths)
+
+    def epoch_rows(self, seed, epoch):
+        return np.arange(len(self))
+
+    def most_rows(self):
+        return None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_epoch_has_a_larger_batch_than_those_that_are_tried(seed):
+    draw = np.random.default_rng(seed)
+    corpus = Sides(*(draw.integers(0, [5, 9, 30][seed % 3], (2, 60)) + draw.integers(0, 2, 60) * 10))
+    batches = [[tuple(sorted(rows)) for rows in epoch_batches(corpus, 120, 1, epoch)] for epoch in range(300)]
+    most = [max(sizes) for sizes in zip(*shapes(corpus, map(list, itertools.chain(*batches))), strict=True)]
+    tried = largest_batches(corpus, 120)
+    largest = [max(sizes) for sizes in zip(*shapes(corpus, tried), strict=True)]
+    # Of few pairs, some of 300 epochs have the largest batches that can be.
+    assert largest == most
+    longer = np.maximum(corpus.source_lengths, corpus.target_lengths)
+    of_an_epoch = {tuple(sorted(longer[list(rows)])) for rows in batches[0]}
+    assert all(tuple(sorted(longer[rows])) in of_an_epoch for rows in tried)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_epoch_of_a_mixture_has_a_larger_batch_than_those_that_are_tried(seed):
+    draw = np.random.default_rng(seed)
+    texts = {name: Sides(*draw.integers(1, 40, (2, size))) for name, size in (("a", 20), ("b", 10))}
+    mixture = Mixture(texts, {"a": 0.7, "b": 1.5})
+    epochs = [mixture.epoch_rows(1, epoch) for epoch in range(200)]
+    often = np.max([np.bincount(rows, minlength=len(mixture)) for rows in epochs], axis=0)
+    assert np.bincount(mixture.most_rows()).tolist() == often.tolist() and set(often) == {2}
+    batches = [batch for epoch, rows in enumerate(epochs) for batch in epoch_batches(mixture, 90, 1, epoch, rows=rows)]
+    most, tried = (
+        [max(sizes) for sizes in zip(*shapes(mixture, part), strict=True)]
+        for part in (batches, largest_batches(mixture, 90))
+    )
+    assert all(least <= size <= 1.3 * least for least, size in zip(most, tried, strict=True))
+
+
 @pytest.mark.parametrize("error", [None, *ALLOCATORS], ids=["backward", "cuda", "cpu", "bad_alloc", "python"])
 def test_a_batch_that_is_too_large_ends_training_before_the_first_update(make_trainer, tiny, error):
     trainer = make_trainer("transformer", wrap=too_large(4, error), state="s")
-    pairs = [positions(tiny.train, rows)[0] for rows in epoch_batches(tiny.train, 150, 1, 0)]
-    rows = epoch_batches(tiny.train, 150, 1, 0)[pairs.index(max(pairs))]
+    rows = largest_batches(tiny.train, 150)[0]
     assert len(rows) > 4
     with pytest.raises(OutOfMemory) as stopped:
         trainer.run()

@@ -160,8 +160,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
 
 
 def layers(model: NatConfig) -> int:
-    slots = model.upsample if model.loss == "ctc" else 1
-    return model.encoder_layers + round(slots * model.layers) + (2 * model.posterior_layers) * (model.latent == "vae")
+    return model.encoder_layers + model.layers + 2 * model.posterior_layers * (model.latent == "vae")
 
 
 FAMILY = Family(
@@ -175,6 +174,7 @@ FAMILY = Family(
     validation="workflow_src.families.nat.validation:validate",
     searches=("ctc-greedy", "ctc-beam", "argmax", "npd", "prior-mean", "delta"),
     layers=layers,
+    positions=lambda model: model.upsample if model.loss == "ctc" else 1.0,
     traits=frozenset({ALIGNED, REPETITIONS, LENGTHS, LATENT, SOURCE_LATENT, SCORER, PARALLEL}),
     conflict=conflict,
     lacks=lacks,

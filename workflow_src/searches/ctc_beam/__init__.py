@@ -56,7 +56,7 @@ def bytes_held(settings: CtcBeamSettings, sizes: Sizes) -> float:
     draws = sizes.sentences * max(1, settings.draws)
     symbols = min(sizes.vocabulary, 1 / settings.min_ratio) if settings.min_ratio else sizes.vocabulary
     compared = draws if settings.draws > 1 or settings.rescorer else 0
-    scores = draws * sizes.length * (8 * sizes.vocabulary + 40 * sizes.dim)
+    scores = draws * sizes.positions * (8 * sizes.vocabulary + 40 * sizes.dim)
     return scores + settings.beam * (32 * symbols + compared * (200 + 8 * sizes.length))
 
 

@@ -48,7 +48,7 @@ def bytes_held(settings: GraphBeamSettings, sizes: Sizes) -> float:
     """Bytes of the scores of all symbols at every vertex, of transitions, and of the prefixes of one sentence with all
     continuations within `min_ratio`."""
     symbols = min(sizes.vocabulary, 1 / settings.min_ratio) if settings.min_ratio else sizes.vocabulary
-    vertices = sizes.vertices or sizes.length
+    vertices = sizes.positions
     scores = sizes.sentences * vertices * (8 * sizes.vocabulary + 8 * vertices + 40 * sizes.dim)
     # Every prefix has one score for a word, whichever vertices put it out.
     return scores + settings.beam * (56 * vertices + 40 * min(sizes.vocabulary, vertices * symbols))

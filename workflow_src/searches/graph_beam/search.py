@@ -18,7 +18,7 @@ from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
 from workflow_src.decoding.slots import Row, rows_of_arrays, rows_of_tensors
-from workflow_src.runtime.device import on_cpu
+from workflow_src.runtime.device import soon_on_cpu
 from workflow_src.searches.graph_beam import GraphBeamSettings, compiled
 from workflow_src.types import EOS, Hypotheses, LanguageModel, Networks
 
@@ -106,11 +106,12 @@ class GraphBeam(SearchModule):
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         logits, gains, transitions, vertices = outputs
         min_ratio = self.settings.min_ratio
+        # The copy of the words, for which the CPU waits, comes after these.
+        gains, transitions = soon_on_cpu(gains, transitions)
         if logits.is_cuda:
             rows = rows_of_tensors(logits, vertices, min_ratio, False)
         else:
             rows = rows_of_arrays(logits.numpy(), vertices.numpy(), min_ratio, False, self.beam.words.probable)
-        gains, transitions = on_cpu(gains, transitions)
         candidates = [
             self.beam(row, gains_row[: len(row.counts)].numpy(), moves[: len(row.counts), : len(row.counts)].numpy())
             for row, gains_row, moves in zip(rows, gains, transitions, strict=True)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import MergeEqual
+from workflow_src.decoding.settings import MergeEqual, graph_bytes
 from workflow_src.spec import GRAPH, MODEL, Look, Option, Role, Search, SearchSettings
 
 
@@ -34,6 +34,7 @@ SEARCH = Search(
     module="workflow_src.searches.graph_path.search:GraphPath",
     program=True,
     needs={MODEL: Role(GRAPH)},
+    held=lambda settings, sizes: graph_bytes(sizes, copies=2 if settings.lookahead else 1),
     label=label,
     look=Look(marker="D"),
 )

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import MergeEqual
+from workflow_src.decoding.settings import MergeEqual, graph_bytes
 from workflow_src.spec import GRAPH, MODEL, Look, Option, Role, Search, SearchSettings
 
 
@@ -26,5 +26,6 @@ SEARCH = Search(
     # Paths are looked for outside of it.
     graph=lambda _settings: None,
     needs={MODEL: Role(GRAPH)},
+    held=lambda _settings, sizes: max(graph_bytes(sizes), 4.0 * sizes.sentences * sizes.positions**2),
     look=Look(marker="d"),
 )

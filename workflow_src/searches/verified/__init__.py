@@ -34,7 +34,7 @@ class VerifiedSettings(SearchSettings):
     draft_search: Annotated[str | None, Option(part=lambda v: f"-by-{v}" if v else "")] = Field(
         None, description="the search of the drafter; none: its first that takes one pass"
     )
-    drafts: Annotated[int, Option(part="-drafts{}", holds=True, within_vocabulary=True)] = Field(
+    drafts: Annotated[int, Option(part="-drafts{}", holds=True, passes=True, within_vocabulary=True)] = Field(
         1, ge=1, description="best outputs of the drafter that are checked side by side; the longest accepted wins"
     )
     tolerance: Annotated[float, Option(tune=(0.0, 0.5, 1.0, 2.0, 3.0), part="-tolerance{:g}")] = Field(
@@ -46,7 +46,9 @@ class VerifiedSettings(SearchSettings):
     top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}", only_with="tolerance")] = Field(
         5, ge=1, description="and which are among so many best words"
     )
-    block: Annotated[int, Option(part="-block{}")] = Field(8, ge=1, description="words of a draft that a pass checks")
+    block: Annotated[int, Option(part="-block{}", passes=True)] = Field(
+        8, ge=1, description="words of a draft that a pass checks"
+    )
     max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 
 
