@@ -20,6 +20,7 @@ from workflow_src.evaluation.report import (
     figures_learning,
     figures_quality,
     figures_speed,
+    needs,
     results,
     tables,
     usage,
@@ -143,7 +144,11 @@ def run(inputs: Inputs) -> str:
     shown = contents.Contents(
         material, record, split, rows, further, table, proof, refined_split, draw(material, table, refined)
     )
-    document = contents.document(shown, usage.blocks(recommended, material, inputs.device, inputs.precision))
+    document = contents.document(
+        shown,
+        needs.blocks(material, shown.data, shown.notes, inputs.device, inputs.precision),
+        usage.blocks(recommended, material, inputs.device, inputs.precision),
+    )
     # The page is written last: where it exists, the files beside it are complete.
     (folder / "index.html").unlink(missing_ok=True)
     colours = [look.colour for look in manifest.palette if look.colour]

@@ -104,8 +104,8 @@ def evidence_of(
     return tables.groups(rows, manifest, removed, proof), proof
 
 
-def document(contents: Contents, recommended: Sequence[Block]) -> Document:
-    """The report; `recommended` are the blocks of its last section."""
+def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[Block]) -> Document:
+    """The report; `needs` are the blocks of its first section, `recommended` those of its last one."""
     manifest, material = contents.manifest, contents.material
     source, target = page.language(manifest.source), page.language(manifest.target)
     experiment = manifest.plan.experiment
@@ -116,6 +116,7 @@ def document(contents: Contents, recommended: Sequence[Block]) -> Document:
     description = manifest.plan.config.description
     lede: list[Block] = [Paragraph.of(Strong("Summary."), f" {description}")] if points or description else []
     sections = [
+        Section("What to take", needs, "take", "What to take"),
         Section("Quality and speed", quality(contents), "quality", "Quality and speed"),
         Section("Refinement step by step", refinement(contents), "refinement", "Refinement"),
         Section("Sentences", sentences(contents), "sentences", "Sentences"),

@@ -18,6 +18,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.manifest import EngineKey, changed, common_label, words
 from workflow_src.evaluation.report.leaderboard import RUN, Row
 from workflow_src.evaluation.report.markdown import Formatted, plain
+from workflow_src.evaluation.report.needs import carried_roles
 from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
@@ -218,11 +219,11 @@ def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
     """Needs of readers, each with the entry of a corpus that serves it; needs without an entry are left out."""
     alone = [entry for entry in candidates if not entry.helpers]
     in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
-    with_model = [entry for entry in in_one_pass if any(role in _carried() for role in entry.helpers)]
+    with_model = [entry for entry in in_one_pass if any(role in carried_roles() for role in entry.helpers)]
     best_by_need = {
         "fastest": _fastest(candidates),
         "best on raw data without a language model": best([entry for entry in alone if _raw(entry)]),
-        "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= _carried()]),
+        "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= carried_roles()]),
         "best of all": best(candidates),
         "refinement of latents": best([entry for entry in alone if entry.refines]),
     }
@@ -233,12 +234,6 @@ def _raw(entry: Entry) -> bool:
     """Whether a system learns from raw text alone, augmented or not."""
     data = entry.row["data"]
     return base_of(data) == RAW and " " not in data
-
-
-def _carried() -> set[str | None]:
-    """Roles of systems that a bundle may carry, such as language models."""
-    kinds = [search.settings for search in searches().values()]
-    return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
 
 
 def command(entry: Entry) -> str:
@@ -259,7 +254,7 @@ def command(entry: Entry) -> str:
         if name in roles:
             role = roles[name]
             # A bundle may lack one that its searches cannot do without.
-            if role not in _carried() or not search.needs[role].optional:
+            if role not in carried_roles() or not search.needs[role].optional:
                 words += [f"--{role}", f"bundles/{value}/seed-{row['seed']}"]
         else:
             words += option_words(name, value)

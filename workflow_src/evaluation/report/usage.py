@@ -47,19 +47,14 @@ class Recommended:
     above: Recommended | None = None
 
 
-def recommend(inputs: Inputs) -> Recommended:
-    """The fastest of the rows of the first seed that are within the margin of the best one on dev, in every metric that
-    decides; of equally fast ones, and where none was timed, the best.
-
-    Where no row was measured on dev, the figures on the split of the tables decide.
-    """
+def candidates_of(inputs: Inputs) -> list[Recommended]:
+    """The rows of the first seed on the split of the tables, with their figures there and on dev."""
     manifest = inputs.manifest
-    main, margin = manifest.main, manifest.report.margin
     first_seed = manifest.rows[0].seed
     rows = {(row.key, row.split): row for row in manifest.rows if row.seed == first_seed}
     times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
     chosen = {(choice.decode.key, choice.seed): choice.quality for choice in inputs.choices}
-    deciding = [metric for metric in manifest.metrics if metric == main or metric.decides]
+    deciding = _deciding(inputs)
     candidates = []
     for row in rows.values():
         if row.split != manifest.plan.shown_split:
@@ -67,9 +62,24 @@ def recommend(inputs: Inputs) -> Recommended:
         key, dev_row = row.key, rows.get((row.key, "dev"))
         on_dev = _figures(inputs, dev_row, deciding) if dev_row else {}
         if not dev_row and (key, row.seed) in chosen:
-            on_dev = {main: chosen[key, row.seed]}
+            on_dev = {manifest.main: chosen[key, row.seed]}
         on_split = _figures(inputs, row, deciding)
-        candidates.append(Recommended(row, on_dev, on_split[main], times.get(key)))
+        candidates.append(Recommended(row, on_dev, on_split[manifest.main], times.get(key)))
+    return candidates
+
+
+def recommend(
+    inputs: Inputs, candidates: Sequence[Recommended] | None = None, margin: float | None = None
+) -> Recommended:
+    """The fastest of the candidates (by default all rows) that are within the margin of the best one on dev, in every
+    metric that decides; of equally fast ones, and where none was timed, the best.
+
+    Where no row was measured on dev, the figures on the split of the tables decide. `margin` is that of the report by
+    default.
+    """
+    candidates = candidates_of(inputs) if candidates is None else candidates
+    margin = inputs.manifest.report.margin if margin is None else margin
+    main, deciding = inputs.manifest.main, _deciding(inputs)
     measured = [candidate for candidate in candidates if candidate.on_dev]
 
     def figures(candidate: Recommended) -> Mapping[Metric, float]:
@@ -106,6 +116,11 @@ def recommend(inputs: Inputs) -> Recommended:
         best_figure=figures(best)[main],
         above=max(better, key=lambda candidate: main.sign * candidate.figure, default=None) if measured else None,
     )
+
+
+def _deciding(inputs: Inputs) -> list[Metric]:
+    manifest = inputs.manifest
+    return [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
 
 
 def _figures(inputs: Inputs, row: Row, metrics: Sequence[Metric]) -> dict[Metric, float]:
@@ -146,6 +161,21 @@ def inputs_of(recommended: Recommended, inputs: Inputs) -> dict[str, str]:
     }
 
 
+def bundle_of(recommended: Recommended, inputs: Inputs) -> str:
+    """The folder of the row's bundle."""
+    row, plan = recommended.row, inputs.manifest.plan
+    return plan.finished_bundle(row.system, row.seed, plan.export_of(row.decode))
+
+
+def command_of(recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto") -> str:
+    """The command that translates as the row does, without its input. Raises ArtifactError for a damaged bundle."""
+    row, plan = recommended.row, inputs.manifest.plan
+    folder = bundle_of(recommended, inputs)
+    systems = {role: plan.finished_bundle(other, row.seed) for role, other in plan.systems_in_roles(row.decode).items()}
+    decode = row.decode.with_values(row.picked or {})
+    return translate_command(folder, read_bundle(Path(folder)), decode, systems, device, precision)
+
+
 def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto") -> list[Block]:
     """The content of the section. `device` and `precision` are those of the workflow.
 
@@ -153,13 +183,10 @@ def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", preci
     """
     manifest, row = inputs.manifest, recommended.row
     plan, split = manifest.plan, row.split
-    source_path = plan.corpus(split, "source")
-    folder = plan.finished_bundle(row.system, row.seed, plan.export_of(row.decode))
+    source_path, folder = plan.corpus(split, "source"), bundle_of(recommended, inputs)
     description = read_bundle(Path(folder))
     sources = _first(source_path)
-    systems = {role: plan.finished_bundle(other, row.seed) for role, other in plan.systems_in_roles(row.decode).items()}
-    decode = row.decode.with_values(row.picked or {})
-    command = translate_command(folder, description, decode, systems, device, precision)
+    command = command_of(recommended, inputs, device, precision)
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
     normaliser = Normaliser(description.normalisation, description.languages.source, kinds)
     # Lines were decoded whole. Text that Moses tokenised is another text once it is tokenised again.

@@ -14,7 +14,7 @@ from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4, BLEU
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.report import html, markdown, page, usage
+from workflow_src.evaluation.report import html, markdown, needs, page, usage
 from workflow_src.evaluation.report.document import Caption, Command, Document, Section
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric
@@ -91,6 +91,28 @@ TEST = {GREEDY: 30.0, BEAM: 29.0, PRIOR: 20.0}
 def test_the_fastest_of_the_best_on_dev_is_recommended(facts, key, dev):
     recommended = usage.recommend(report_inputs(TEST, **facts))
     assert (recommended.row.key, recommended.on_dev.get(main_metric())) == (key, dev)
+
+
+def served(dev=None, **facts):
+    """Keys of rows by the needs that they serve."""
+    return {need: chosen.row.key for need, chosen in needs.by_need(report_inputs(TEST, dev, **facts)).items()}
+
+
+def test_every_need_is_served_by_the_fastest_of_its_best_rows_on_dev():
+    times = {GREEDY: 2.4, BEAM: 14.1, PRIOR: 1.0}
+    dev = {GREEDY: 30.0, BEAM: 31.0, PRIOR: 10.0}
+    within = f"fastest within {needs.FASTEST:g} {BLEU} of the best"
+    assert served(dev, times=times) == {
+        within: GREEDY,
+        "one pass by itself": PRIOR,
+        "best of all": BEAM,
+        "autoregressive search": BEAM,
+    }
+    # A row of the kind that dev did not measure does not count; without dev, test decides.
+    assert "one pass by itself" not in served({GREEDY: 30.0, BEAM: 31.0}, times=times)
+    assert served(times=times)["best of all"] == GREEDY
+    # Scored without repetitions, as in the tables, the prior mean is within two points, and the fastest.
+    assert served(dev | {PRIOR: 27.5}, times=times)[within] == PRIOR
 
 
 def reason(**facts):
