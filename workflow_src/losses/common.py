@@ -10,16 +10,27 @@ from torch import Tensor
 from workflow_src.losses.settings import Budget
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.length import LengthHead
+from workflow_src.nn.models import Model
 from workflow_src.types import Batch, Cells, Mean, wide
 
 # Cells of the (rows, V) matrix handled at a time: it should stay in a CPU's caches, and keep a GPU busy.
 CPU_CELLS, GPU_CELLS = 2**20, 2**27
+# Positions whose logits over the vocabulary are held at once, where outputs are scored.
+POSITIONS = 512
 
 
 def block_rows(hidden: Tensor, classes: int) -> int:
     """Rows of `hidden` whose logits over `classes` are held at a time."""
     # Fewer rows read the whole output matrix too often.
     return max(256, (GPU_CELLS if hidden.is_cuda else CPU_CELLS) // classes)
+
+
+def normalisers_of(model: Model, hidden: Tensor, mask: Tensor) -> Tensor:
+    """Logarithms (B, N) of the sums of exp(logits) of states (B, N, D) at positions of mask (B, N), 0 elsewhere."""
+    blocks = [wide(model.logits(block)).logsumexp(-1) for block in hidden[mask].split(POSITIONS)]
+    normalisers = wide(hidden).new_zeros(mask.shape)
+    normalisers[mask] = torch.cat(blocks)
+    return normalisers
 
 
 # Samples of the latents of a sentence in the ELBO on dev.

@@ -9,12 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.aligned import own_symbols
+from workflow_src.losses.common import normalisers_of
 from workflow_src.losses.ctc import Lattice, occupancies
 from workflow_src.nn.models import AlignedModel
 from workflow_src.types import wide
-
-# Slots whose logits over the vocabulary are held at once.
-SLOTS = 512
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,10 +37,7 @@ def slot_states(model: AlignedModel, source: Tensor) -> SlotStates:
     As in searches, probabilities are those of symbols that may be put out.
     """
     hidden, mask = model.hidden(model.encode(source))
-    blocks = [wide(model.logits(block)).logsumexp(-1) for block in hidden[mask].split(SLOTS)]
-    normalisers = wide(hidden).new_zeros(mask.shape)
-    normalisers[mask] = torch.cat(blocks)
-    return SlotStates(hidden, mask, normalisers)
+    return SlotStates(hidden, mask, normalisers_of(model, hidden, mask))
 
 
 def output_log_probability(model: AlignedModel, states: SlotStates, target: Tensor) -> Tensor:

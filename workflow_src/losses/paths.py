@@ -77,6 +77,11 @@ def _forward(emissions: Tensor, transitions: Tensor) -> Tensor:
     return sums
 
 
+def log_probability(emissions: Tensor, transitions: Tensor, paths: Paths) -> Tensor:
+    """log p(y|x) (B,), far below any probability where there is no path. Arguments as `posterior`."""
+    return paths.at_end(_forward(emissions, transitions))
+
+
 @torch.no_grad()
 def posterior(emissions: Tensor, transitions: Tensor, paths: Paths) -> Posterior:
     """Forward-backward recursions over log P(y_m|v_j) (B, L, M) and log E (B, L, L), NEVER where there is none."""

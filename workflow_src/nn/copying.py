@@ -30,6 +30,12 @@ def soft_copy(memory: Memory, lengths: Tensor, positions: Tensor) -> Tensor:
     return scores.softmax(-1).to(memory.states.dtype) @ memory.states
 
 
+def soft_centres(source_lengths: Tensor, lengths: Tensor, positions: Tensor) -> Tensor:
+    """The source position (B, N) nearest to the centre of the soft copy of positions (N,) of targets of `lengths` (B,),
+    from sources of lengths (B,)."""
+    return (2 * positions + 1) * source_lengths[:, None] // (2 * lengths[:, None])
+
+
 def with_shown(inputs: Tensor, shown: Tensor | None, embedding: Embedding) -> Tensor:
     """Inputs (B, N, D) where `shown` symbols (B, N) that are not NOT_SHOWN replace what stands at their positions."""
     if shown is None:

@@ -321,6 +321,11 @@ class GraphModel(Model):
         `NEVER` of `nn/transitions.py` where there is no transition."""
         raise NotImplementedError
 
+    def vertex_origins(self, lengths: Tensor, vertices: Tensor, indices: Tensor) -> Tensor:
+        """The source position (B, L) of each vertex: numbers of vertices (B,) with indices (L,), sources of lengths
+        (B,)."""
+        raise NotImplementedError
+
 
 class Refiner(nn.Module):
     """A network that moves latents."""

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from workflow_src.losses.settings import Matches, changed, continues_training
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, Family, Look, Sizes
+from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, SCORER, Family, Look, Sizes
 
 
 class DatConfig(StackConfig):
@@ -63,7 +63,7 @@ FAMILY = Family(
     searches=("graph-path", "graph-viterbi", "graph-beam"),
     positions=lambda model: model.vertices,
     held=bytes_held,
-    traits=frozenset({GRAPH, PARALLEL, REPETITIONS}),
+    traits=frozenset({GRAPH, PARALLEL, REPETITIONS, SCORER}),
     conflict=conflict,
     continues_training=continues_training,
     look=Look("#5d4aa8", dark="#9d8cf0"),

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src.families.dat import DatConfig
-from workflow_src.nn.copying import soft_copy, with_shown
+from workflow_src.losses.path_scores import GraphStates, graph_states, output_log_probability
+from workflow_src.nn.copying import soft_centres, soft_copy, with_shown
 from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
-from workflow_src.nn.models import EncoderDecoder, GraphModel
+from workflow_src.nn.models import EncoderDecoder, GraphModel, Scorer
 from workflow_src.nn.transitions import Transitions
 from workflow_src.nn.widths import multiplied, places, ratio_of
 from workflow_src.types import EOS
@@ -21,7 +22,7 @@ from workflow_src.types import EOS
 FEWEST = 2
 
 
-class DirectedAcyclicTransformer(EncoderDecoder, GraphModel):
+class DirectedAcyclicTransformer(EncoderDecoder, GraphModel, Scorer):
     """`logits` are those of words: the start and the end are at the first and the last vertex alone."""
 
     def __init__(self, config: DatConfig, source_size: int, target_size: int, joint: bool):
@@ -66,3 +67,16 @@ class DirectedAcyclicTransformer(EncoderDecoder, GraphModel):
 
     def transitions(self, hidden: Tensor, mask: Tensor) -> Tensor:
         return self.transition(hidden, mask)
+
+    def vertex_origins(self, lengths: Tensor, vertices: Tensor, indices: Tensor) -> Tensor:
+        """The position that a soft copy is centred on, the nearest to (j + 1/2) S / L - 1/2; with `inputs: positions`,
+        the same place in proportion, which nothing is copied from."""
+        return soft_centres(lengths, vertices, indices)
+
+    def scoring_states(self, source: Tensor) -> GraphStates:
+        """The states that outputs of source (B, S) are scored from: those of the whole pass."""
+        return graph_states(self, source)
+
+    def log_probability(self, states: GraphStates, target: Tensor) -> Tensor:
+        """log p(y|x) of target (B, T), (B,), summed over paths; -inf where there is none."""
+        return output_log_probability(self, states, target)

@@ -13,7 +13,7 @@ from torch import Tensor
 from workflow_src.decoding.candidates import kept_symbols
 from workflow_src.families.nat import NatConfig
 from workflow_src.losses.ctc_scores import SlotStates, output_log_probability, slot_states
-from workflow_src.nn.copying import soft_copy, with_shown
+from workflow_src.nn.copying import soft_centres, soft_copy, with_shown
 from workflow_src.nn.layers import Memory, Stack, attention_bias, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import AlignedModel, Scorer
@@ -82,7 +82,7 @@ class NonAutoregressiveModel(SourceLatentModel, AlignedModel, Scorer):
         Slot n of N reads state floor(n S / N); a soft copy is centred on the nearest to (n + 1/2) S / N - 1/2.
         """
         if self.config.copy_source == "soft":
-            return (2 * indices + 1) * lengths[:, None] // (2 * slots[:, None])
+            return soft_centres(lengths, slots, indices)
         return indices * lengths[:, None] // slots[:, None]
 
     # 2. The decoder over the slots.

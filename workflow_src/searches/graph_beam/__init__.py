@@ -60,6 +60,7 @@ SEARCH = Search(
     settings=GraphBeamSettings,
     module="workflow_src.searches.graph_beam.search:GraphBeam",
     program=True,
+    origins=True,
     # Prefixes are looked for outside of it.
     graph=lambda _settings: None,
     logits=True,

@@ -18,6 +18,7 @@ from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
 from workflow_src.decoding.slots import Row, rows_of_arrays, rows_of_tensors
+from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import soon_on_cpu
 from workflow_src.searches.graph_beam import GraphBeamSettings, compiled
 from workflow_src.types import EOS, Hypotheses, LanguageModel, Networks
@@ -119,3 +120,8 @@ class GraphBeam(SearchModule):
         if self.rescorer is not None:
             candidates = rescored(self.rescorer, source, candidates, scored=self.scored)
         return best_of(candidates)
+
+    def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
+        """The source position of the vertex that put out each subword of outputs of source (B, S), on the most probable
+        path of the output."""
+        return source_positions(self.model, source, outputs)

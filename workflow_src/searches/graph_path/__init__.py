@@ -33,6 +33,7 @@ SEARCH = Search(
     settings=GraphPathSettings,
     module="workflow_src.searches.graph_path.search:GraphPath",
     program=True,
+    origins=True,
     needs={MODEL: Role(GRAPH)},
     held=lambda settings, sizes: graph_bytes(sizes, copies=2 if settings.lookahead else 1),
     label=label,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from workflow_src.decoding.graphs import best_words, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import Hypotheses
 
@@ -48,6 +49,11 @@ class GraphPath(SearchModule):
             for row, path in zip(gains.tolist(), paths, strict=True)
         ]
         return Hypotheses(translations, scores)
+
+    def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
+        """The source position of the vertex that put out each subword of outputs of source (B, S), on the most probable
+        path of the output."""
+        return source_positions(self.model, source, outputs)
 
 
 def path_of(following: Sequence[int]) -> list[int]:

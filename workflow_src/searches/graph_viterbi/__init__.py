@@ -23,6 +23,7 @@ SEARCH = Search(
     settings=GraphViterbiSettings,
     module="workflow_src.searches.graph_viterbi.search:GraphViterbi",
     program=True,
+    origins=True,
     # Paths are looked for outside of it.
     graph=lambda _settings: None,
     needs={MODEL: Role(GRAPH)},

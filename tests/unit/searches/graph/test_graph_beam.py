@@ -11,13 +11,16 @@ import pytest
 import torch
 from miniatures import dat, one, padded, pairs, searched, transformer
 
+from workflow_src.data.batching import pad
 from workflow_src.decoding.ngram import estimate
+from workflow_src.decoding.ranking import rescored
+from workflow_src.decoding.search import open_search
 from workflow_src.decoding.slots import Row
 from workflow_src.searches.graph_beam import GraphBeamSettings
 from workflow_src.searches.graph_beam.search import PrefixBeam
 from workflow_src.searches.graph_path import GraphPathSettings
 from workflow_src.searches.graph_viterbi import GraphViterbiSettings
-from workflow_src.types import EOS
+from workflow_src.types import EOS, PAD
 
 # Words are 3 to 6.
 SIZE = 7
@@ -45,8 +48,8 @@ def language_model():
     return estimate(generator.integers(3, SIZE, 60), np.arange(0, 61, 4), SIZE, 3)
 
 
-def sharp(seed: int = 1, vertices: float = 2.0):
-    network = dat(SIZE, SIZE, seed=seed, vertices=vertices)
+def sharp(seed: int = 1, vertices: float = 2.0, **fields):
+    network = dat(SIZE, SIZE, seed=seed, vertices=vertices, **fields)
     with torch.no_grad():
         network.target_embedding.weight.mul_(3)
         network.transition.query.weight.mul_(2)
@@ -59,7 +62,7 @@ def model():
 
 
 def outputs_and_paths(model, source: torch.Tensor):
-    """Every output of a source (1, S) with every path that puts it out, and log p of both together."""
+    """Every output of a source (1, S), log p of it together with a path that puts it out, and the vertices between."""
     hidden, mask = model.hidden(model.encode(source))
     words = model.logits(hidden)[0].log_softmax(-1).tolist()
     transitions, last = model.transitions(hidden, mask)[0].tolist(), mask.size(1) - 1
@@ -67,13 +70,14 @@ def outputs_and_paths(model, source: torch.Tensor):
         for middle in itertools.combinations(range(1, last), count):
             moves = sum(transitions[i][j] for i, j in itertools.pairwise((0, *middle, last)))
             for output in itertools.product(range(EOS + 1, SIZE), repeat=count):
-                yield output, moves + sum(words[vertex][word] for vertex, word in zip(middle, output, strict=True))
+                gains = sum(words[vertex][word] for vertex, word in zip(middle, output, strict=True))
+                yield output, moves + gains, middle
 
 
 def summed(model, source: torch.Tensor) -> dict[tuple[int, ...], float]:
     """log p(y|x) of every output, summed over its paths."""
     totals = collections.Counter()
-    for output, score in outputs_and_paths(model, source):
+    for output, score, _ in outputs_and_paths(model, source):
         totals[output] += math.exp(score)
     return {output: math.log(total) for output, total in totals.items()}
 
@@ -137,6 +141,52 @@ def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(beam, seed):
         best = sorted(found, key=found.__getitem__, reverse=True)[:beam]
         actual = [tuple(output) for _, output in hypotheses.ranked()[row]]
         assert actual == best
+
+
+def test_given_outputs_are_scored_by_the_sum_over_their_paths(model):
+    """All outputs that there are, beside each other and padded, and one that is too long."""
+    states = model.scoring_states(PAIRS.source)
+    for row in range(len(PAIRS.source)):
+        expected = summed(model, one(PAIRS, row).source)
+        outputs = list(expected)
+        longer = [EOS + 1] * (1 + max(map(len, outputs)))
+        target = pad([*outputs, longer], eos=False)
+        scores = model.log_probability(states.select(torch.full((len(target),), row)), target)
+        assert scores.tolist() == pytest.approx([*expected.values(), -math.inf], abs=1e-9)
+
+
+def test_it_ranks_the_outputs_of_another_system(model):
+    scores = [summed(model, one(PAIRS, row).source) for row in range(len(PAIRS.source))]
+    candidates = [dict.fromkeys([*own][:9], 0.0) for own in scores]
+    for own, ranked in zip(scores, rescored(model, PAIRS.source, candidates), strict=True):
+        expected = {output: own[output] / (len(output) + 1) for output in ranked}
+        assert len(ranked) == 9 and ranked == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("inputs", ["soft", "positions"])
+@pytest.mark.parametrize("rows", [2, 512])
+@pytest.mark.parametrize("settings", [GraphPathSettings(), GraphViterbiSettings(), GraphBeamSettings(beam=9)])
+def test_words_come_from_the_vertices_of_their_most_probable_path(settings, rows, inputs, monkeypatch):
+    monkeypatch.setattr("workflow_src.losses.path_scores.ROWS", rows)
+    network = sharp(vertices=3.0, inputs=inputs)
+    source = PAIRS.source
+    search = open_search({"model": network}, settings)
+    hypotheses = search.translate(source)
+    ranked = hypotheses.ranked() if hypotheses.ranked else [[(0.0, tokens)] for tokens in hypotheses.tokens]
+    outputs = [[tokens for _, tokens in own] for own in ranked]
+    origins, seen = search.origins(source, outputs), set()
+    for row, (own, positions) in enumerate(zip(outputs, origins, strict=True)):
+        size = int((source[row] != PAD).sum())
+        vertices = 3 * size
+        best = collections.defaultdict(lambda: (-math.inf, ()))
+        for output, score, middle in outputs_and_paths(network, one(PAIRS, row).source):
+            best[output] = max(best[output], (score, middle))
+        for output, actual in zip(own, positions, strict=True):
+            centres = [(vertex + 0.5) * size / vertices - 0.5 for vertex in best[tuple(output)][1]]
+            assert len(centres) == len(actual) == len(output)
+            assert all(abs(centre - origin) <= 0.5 for centre, origin in zip(centres, actual, strict=True))
+            seen.update(actual)
+    assert len(seen) > 1
 
 
 def test_words_of_the_first_and_the_last_vertex_do_not_count():
@@ -242,7 +292,7 @@ def test_viterbi_finds_the_best_words_and_path_together(penalty):
         source = one(PAIRS, row).source
         scores = [
             (score / (len(output) + 1) ** penalty, output)
-            for output, score in outputs_and_paths(model, source)
+            for output, score, _ in outputs_and_paths(model, source)
             if len(output) <= 2 * source.size(1)
         ]
         score, output = max(scores)
