@@ -145,10 +145,7 @@ def quality(contents: Contents) -> list[Block]:
     removals = tables.removals(contents.rows, manifest, removal)
     tested = material.significance.get(split)
     chosen = page.chosen(material.choices, Caption(data, {"Bold": "The settings that were chosen.", **contents.notes}))
-    speed_words = [
-        " ".join([page.protocol_words(material.speed), *speed_page.failure_sentences(material.speed, manifest)]),
-        page.step_cost_words(material.speed, manifest),
-    ]
+    carried_caption = Caption(data, contents.notes)
     hollow = "Systems after the first one of their family." if figures_quality.hollow(contents.table) else ""
     crowded = figures_quality.crowded(contents.table)
     series = figures_quality.joined_series(contents.table)
@@ -190,7 +187,9 @@ def quality(contents: Contents) -> list[Block]:
         *page.convention_table(manifest, material.qualities, split, data, contents.notes),
         *_below("Chosen on dev", chosen),
         Heading("How speed was measured"),
-        *(Paragraph.of(text) for text in speed_words if text),
+        speed_page.protocol_facts(material.speed, carried_caption),
+        *map(Paragraph.of, speed_page.failure_sentences(material.speed, manifest)),
+        *speed_page.step_costs(material.speed, manifest, carried_caption),
         *contents.picture(
             "time_by_length",
             Caption(
@@ -201,7 +200,7 @@ def quality(contents: Contents) -> list[Block]:
             title="Time against length",
             narrow=True,
         ),
-        *speed_page.protocol_tables(material.speed, manifest, Caption(data, contents.notes)),
+        *speed_page.protocol_tables(material.speed, manifest, carried_caption),
     ]
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import markupsafe
 
-from workflow_src.evaluation.manifest import EngineKey, Manifest, words
+from workflow_src.evaluation.manifest import Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Table
 from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
 from workflow_src.evaluation.report.results import Choice
-from workflow_src.evaluation.speed.measured import MeasuredProtocol, Speed
 from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric
 
@@ -169,36 +168,6 @@ def loss_words(corpus: CorpusSummary, split: str) -> str:
     )
 
 
-def protocol_words(speed: Speed | None) -> str:
-    """How speed was measured, in sentences."""
-    if not speed:
-        return "Speed was not measured in this run."
-    if not speed.rows:
-        return "No row could be timed."
-    protocol = speed.protocol
-    device = protocol.device_name or speed.processor or protocol.device
-    load = protocol.other_load_cores or (0.0,)
-    disturbed, redone = (in_words(n) if n else "none" for n in (protocol.disturbed_rounds, protocol.redone_rounds))
-    threads = f"{in_words(protocol.threads)} CPU thread{'s' * (protocol.threads != 1)}"
-    rows = "Rows" if protocol.not_timed else "All rows"
-    text = (
-        f"{rows} were timed in one run on {device} with {threads} ({_precisions(protocol)}), each engine in a "
-        f"process of its own, from text in to text out, on the same {protocol.sentences:,} sentences, in "
-        f"{in_words(protocol.repeats)} rounds that alternate between the rows, each after {protocol.warmup} untimed "
-        f"sentences. One at a time, a sentence's time is its median over rounds; throughput is that of the median "
-        f"round with batches of {_batches(speed)}. Other processes used {min(load):.2f} to {max(load):.2f} of a core "
-        f"during the rounds kept; rounds above {protocol.disturbed_above_cores:.2f} were redone "
-        f"({redone} in all), and {disturbed} of those kept stayed above it."
-    )
-    if protocol.baseline:
-        text += f" Speed-ups compare median latencies with {protocol.baseline.system} {protocol.baseline.name}."
-    shares = [row.subword_share for row in speed.rows if row.subword_share is not None]
-    if shares:
-        low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
-        text += f" Splitting into subwords and joining took {low if low == high else f'{low} to {high}'} % of the time."
-    return text
-
-
 def chosen(choices: Sequence[Choice], caption: Caption) -> list[Fold]:
     """For every decode that chose settings on dev: its title with the chosen settings, and all tried ones with figures.
 
@@ -244,45 +213,3 @@ def convention_table(
     caption = Caption(f"For comparison with papers only: {words}. {data}", notes)
     table = Table(["system", "decode", "seed", *by_title], rows, caption, left=2)
     return [Fold(f"{manifest.main.title} by other conventions", [table])]
-
-
-def _precisions(protocol: MeasuredProtocol) -> str:
-    """The precision, or each engine's where there are several engines."""
-    precisions = protocol.engines
-    if len(precisions) < 2:
-        return protocol.precision
-    engines = [EngineKey(key) for key in precisions]
-    own_precision = next((precisions[engine.key] for engine in engines if engine.own), protocol.precision)
-    return f"{own_precision}; {', '.join(engine.label for engine in engines if not engine.own)}"
-
-
-def _batches(speed: Speed) -> str:
-    sizes = sorted({row.batch for row in speed.rows} or {speed.protocol.batch})
-    choice = ", the fastest size of each row" if speed.protocol.device == "cuda" else ""
-    return f"{sizes[0]:,}{choice}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}{choice}"
-
-
-def step_cost_words(speed: Speed | None, manifest: Manifest) -> str:
-    """The time of one refinement step, in sentences; empty when it is unknown."""
-    costs = speed and speed.step_costs
-    if costs and costs.failure:
-        return f"The time of a refinement step was not measured ({costs.failure.rstrip('.')})."
-    if not costs or not costs.costs:
-        return ""
-    listed = ", ".join(
-        f"{_milliseconds(cost.ms_per_step)} for {manifest.title(cost.search)} ({cost.system})" for cost in costs.costs
-    )
-    text = f"One refinement step costs {listed}, as the slope of a sentence's time over steps, all rows in turns."
-    for ratio in costs.ratios:
-        control, network = manifest.title(ratio.control), manifest.title(ratio.search)
-        measured, predicted = ratio.measured, ratio.predicted
-        if measured:
-            text += f" A {control} step takes {measured:.1f} times as long as a {network} step."
-        if predicted:
-            text += f" Counting operations of matrix products predicts {predicted:.2f}"
-            text += f", of which {measured / predicted:.2f} was reached." if measured else "."
-    return text
-
-
-def _milliseconds(value: float) -> str:
-    return f"{value:.2f} ms" if value > 0 else "less than the noise of the measurement"

@@ -1,11 +1,21 @@
-"""Tables of speed under each protocol, and what could not be timed."""
+"""How speed was measured, tables of speed under each protocol, and what could not be timed."""
 
 from __future__ import annotations
 
-from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.document import Caption, Fold, Table
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from workflow_src.evaluation.manifest import EngineKey, Manifest
+from workflow_src.evaluation.report.document import Beside, Block, Caption, Fold, Paragraph, Table
 from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
-from workflow_src.evaluation.speed.measured import LengthGroup, MeasuredProtocol, NotTimed, Speed, TimedRow
+from workflow_src.evaluation.speed.measured import (
+    LengthGroup,
+    MeasuredProtocol,
+    Measurement,
+    NotTimed,
+    Speed,
+    TimedRow,
+)
 
 
 def label(row: TimedRow | NotTimed, manifest: Manifest) -> str:
@@ -25,6 +35,84 @@ def device_words(protocol: MeasuredProtocol) -> str:
     if protocol.device == "cuda":
         return protocol.device_name or "GPU"
     return f"{protocol.threads} CPU thread{'s' * (protocol.threads != 1)}"
+
+
+def protocol_facts(speed: Speed | None, caption: Caption) -> Block:
+    """How speed was measured: a column for each protocol that timed a row."""
+    if not speed:
+        return Paragraph.of("Speed was not measured in this run.")
+    measurements = [measurement for measurement in speed.protocols if measurement.rows]
+    if not measurements:
+        return Paragraph.of("No row could be timed.")
+    facts = [_facts(measurement, speed.processor) for measurement in measurements]
+    heads = ["", *(device_words(measurement.protocol) for measurement in measurements)]
+    notes = {
+        "One at a time": "A sentence's time is its median over rounds, which alternate between the rows, from text to "
+        "text, each engine in a process of its own.",
+        "In batches": "Throughput is that of the median round.",
+        "Rounds": "Those that other load disturbed are measured again, as often as the settings allow.",
+    }
+    rows = [[name, *(of_protocol[name] for of_protocol in facts)] for name in facts[0]]
+    return Table(heads, rows, _with(caption, notes), left=len(heads))
+
+
+def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
+    protocol, rows = measurement.protocol, measurement.rows
+    load = protocol.other_load_cores or (0.0,)
+    sizes = sorted({row.batch for row in rows})
+    fastest = ", the fastest size of each row" if protocol.device == "cuda" else ""
+    shares = [100 * row.subword_share for row in rows if row.subword_share is not None] or [0.0]
+    engines = [EngineKey(key) for key in protocol.engines]
+    own_precision = next((protocol.engines[engine.key] for engine in engines if engine.own), protocol.precision)
+    baseline = protocol.baseline
+    return {
+        "machine": protocol.device_name or processor or protocol.device,
+        "precision": "; ".join([own_precision, *(engine.label for engine in engines if not engine.own)]),
+        "sentences": f"{protocol.sentences:,}, after {protocol.warmup} untimed ones",
+        "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {protocol.disturbed_rounds} disturbed",
+        "cores that other processes used": f"{_range(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
+        "size of batches": f"{_range(sizes, 0)}{fastest}",
+        "speed-ups over": f"{baseline.system} {baseline.name}" if baseline else "–",
+        "% of the time for subwords": _range(shares, 0),
+    }
+
+
+def _range(values: Sequence[float], digits: int) -> str:
+    """The lowest and the highest value; one of them where they read the same."""
+    ends = [f"{end:,.{digits}f}" for end in (min(values), max(values))]
+    return "–".join(dict.fromkeys(ends))
+
+
+def step_costs(speed: Speed | None, manifest: Manifest, caption: Caption) -> list[Block]:
+    """The time of one refinement step, as the slope of a sentence's time over steps, and ratios of steps; nothing where
+    it is unknown."""
+    measured = speed and speed.step_costs
+    if measured and measured.failure:
+        return [Paragraph.of(f"The time of a refinement step was not measured ({measured.failure.rstrip('.')}).")]
+    if not measured or not measured.costs:
+        return []
+    costs = [
+        [manifest.title(cost.search), cost.system, f"{cost.ms_per_step:.2f}" if cost.ms_per_step > 0 else "≤ 0 (noise)"]
+        for cost in measured.costs
+    ]
+    ratios = [
+        [
+            f"{manifest.title(ratio.control)} / {manifest.title(ratio.search)}",
+            *("–" if value is None else f"{value:.2f}" for value in (ratio.measured, ratio.predicted)),
+        ]
+        for ratio in measured.ratios
+    ]
+    slope = {"Steps": "The slope of a sentence's time over steps, all rows in turns."}
+    predicted = {"By operations": "Of matrix products, counted."}
+    tables = [Table(["refinement step", "system", "ms"], costs, _with(caption, slope), left=2)]
+    if ratios:
+        heads = ["ratio of steps", "measured", "by operations"]
+        tables.append(Table(heads, ratios, _with(caption, predicted)))
+    return [Beside(tables)]
+
+
+def _with(caption: Caption, notes: Mapping[str, str]) -> Caption:
+    return dataclasses.replace(caption, notes={**notes, **caption.notes})
 
 
 def failure_sentences(speed: Speed | None, manifest: Manifest) -> list[str]:

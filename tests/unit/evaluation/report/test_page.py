@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
-from workflow_src.evaluation.report.document import Caption, Table
+from workflow_src.evaluation.report.document import Caption, Paragraph, Table
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -115,48 +114,68 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     assert page.examples(None, MANIFEST) == []
 
 
-def test_protocol_in_words_is_honest_about_disturbance():
+CAPTION = Caption("Data.")
+
+
+def facts(*rows, **protocol) -> dict[str, str]:
+    """The facts of one protocol by name."""
+    measurement = reports.measurement(*rows, **protocol)
+    table = speed_page.protocol_facts(reports.speed(*rows, protocols=(measurement,)), CAPTION)
+    assert len(table.heads) == 2 and table.caption.line == "Data."
+    return dict(table.rows)
+
+
+def test_the_facts_of_a_protocol_are_honest_about_disturbance():
     load = {"other_load_cores": [0.1, 0.8], "disturbed_rounds": 1, "redone_rounds": 2}
-    text = page.protocol_words(reports.speed(reports.timed("score", "score-1", 1.0), threads=2, **load))
-    assert re.search(
-        r"two CPU threads .* 0.10 to 0.80 of a core .* redone \(two in all\), and one of those kept stayed", text
-    )
-    assert "Speed-ups" not in text
-    assert page.protocol_words(None) == "Speed was not measured in this run."
+    measured = facts(reports.timed("score", "score-1", 1.0), threads=2, **load)
+    assert measured["cores that other processes used"].startswith("0.10–0.80; disturbed above ")
+    assert measured["rounds"].endswith("; 2 measured again, 1 disturbed") and measured["speed-ups over"] == "–"
+    assert speed_page.protocol_facts(None, CAPTION) == Paragraph.of("Speed was not measured in this run.")
+    assert speed_page.protocol_facts(reports.speed(), CAPTION) == Paragraph.of("No row could be timed.")
 
 
 @pytest.mark.parametrize(
     ("device", "sizes", "words"),
     [
         ("cpu", (64,), "64"),
-        ("cuda", (512,), "512, the fastest"),
-        ("cuda", (512, 4096), "512 to 4,096, the fast"),
+        ("cuda", (512,), "512, the fastest size of each row"),
+        ("cuda", (512, 4096), "512–4,096, the fastest size of each row"),
     ],
 )
-def test_the_protocol_says_which_batches_were_timed(device, sizes, words):
+def test_the_facts_say_which_batches_were_timed(device, sizes, words):
     rows = [reports.timed("lvm", f"row-{size}", 1.0, batch=size) for size in sizes]
-    assert f"batches of {words}" in page.protocol_words(reports.speed(*rows, device=device))
+    assert facts(*rows, device=device)["size of batches"] == words
 
 
-def test_a_step_that_costs_less_than_the_noise_is_described_as_such():
+def test_costs_of_steps_and_their_ratios_are_tables():
     costs = [
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
-    words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": []}), MANIFEST)
-    assert f"less than the noise of the measurement for {DELTA} (lvm), 1.25 ms for {SCORE} (s)" in words
+    ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
+    measured = reports.speed(costs={"costs": costs, "ratios": [ratio]})
+    (beside,) = speed_page.step_costs(measured, MANIFEST, CAPTION)
+    steps, ratios = (table.rows for table in beside.blocks)
+    # Less than the noise of the measurement, and no negative time.
+    assert [row[:2] for row in steps] == [[DELTA, "lvm"], [SCORE, "s"]]
+    assert "noise" in steps[0][2] and steps[1][2] == "1.25"
+    assert ratios == [[f"{DELTA} / {SCORE}", "3.00", "4.00"]]
+    assert speed_page.step_costs(reports.speed(), MANIFEST, CAPTION) == []
+    (sentence,) = speed_page.step_costs(
+        reports.speed(costs={"failure": "a fault.", "costs": [], "ratios": []}), MANIFEST, CAPTION
+    )
+    assert "not measured (a fault)" in sentence.parts[0]
 
 
-def test_engines_predictions_and_protocols_are_reported():
+def test_engines_and_protocols_are_reported():
     engines = {"eager": "float32", "ctranslate2-int8": "int8"}
     bins = [{"shortest": 1, "longest": 4, "latency_ms": 5.0, "mean_length": 2.5, "sentences": 9}]
     figures = {"latency_mean": 8.0, "latency_std": 3.0, "sentences_per_second": 836.2, "by_length": bins}
     row = reports.timed("teacher", "greedy", 7.4, latency_rounds=[7.5, 7.1, 7.3], **figures)
     fast = reports.timed("teacher", "greedy-ctranslate2-int8", 7.4, speedup=2.0, **figures)
+    assert facts(row, fast, engines=engines)["precision"] == "float32; CTranslate2 int8"
     measurement = reports.measurement(row, fast, engines=engines)
-    words = page.protocol_words(reports.speed(row, fast, engines=engines))
-    assert "(float32; CTranslate2 int8), each engine in a process of its own" in words
-    (fold,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST, Caption(""))
+    (fold,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST, CAPTION)
     (table,) = fold.blocks
     assert fold.title == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table.heads[-1] == "1–4 subwords, ms"
@@ -164,11 +183,6 @@ def test_engines_predictions_and_protocols_are_reported():
     first, second = table.rows
     assert first == [f"teacher: {GREEDY}", "7.40", "7.10–7.50", "8.00 ± 3.00", "836", "64", "–", "5.00"]
     assert second[:3] == [f"teacher: {GREEDY}, CTranslate2 int8", "7.40", "7.40"] and second[6] == "2.00×"
-    costs = [{"system": "lvm", "search": "delta", "ms_per_step": 1.8}]
-    ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
-    words = page.step_cost_words(reports.speed(costs={"costs": costs, "ratios": [ratio]}), MANIFEST)
-    assert f"A {DELTA} step takes 3.0 times as long as a {SCORE} step." in words
-    assert "predicts 4.00, of which 0.75 was reached." in words
 
 
 def test_what_was_not_timed_is_said_with_its_reason():
@@ -180,17 +194,15 @@ def test_what_was_not_timed_is_said_with_its_reason():
     row = reports.timed("score", "score-1", 1.0, failed_batch=failed_batch)
     on_gpu = reports.measurement(row, device="cuda", device_name="A GPU", not_timed=lost[:1])
     on_cpu = reports.measurement(not_timed=lost)
-    sentences = speed_page.failure_sentences(reports.speed(row, protocols=(on_gpu, on_cpu)), MANIFEST)
-    assert sentences == [
+    speed = reports.speed(row, protocols=(on_gpu, on_cpu))
+    assert speed_page.failure_sentences(speed, MANIFEST) == [
         f"Not timed on A GPU: teacher: {GREEDY} (eager, batch 1: no memory).",
         f"Batches on A GPU stayed below 16,384 for score: {SCORE_1} (memory ran out).",
         f"Not timed on 1 CPU thread: teacher: {GREEDY}; teacher: gone (eager, batch 1: no memory).",
     ]
     assert speed_page.failure_sentences(None, MANIFEST) == []
-    assert "No row" in page.protocol_words(reports.speed())
-    assert not page.protocol_words(reports.speed(row, not_timed=lost)).startswith("All rows")
-    costs = {"failure": "a fault.", "costs": [], "ratios": []}
-    assert "not measured (a fault)" in page.step_cost_words(reports.speed(row, costs=costs), MANIFEST)
+    # A protocol without rows has no column.
+    assert speed_page.protocol_facts(speed, CAPTION).heads == ["", "A GPU"]
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():
