@@ -164,8 +164,7 @@ def _shown(search: Search, name: str) -> bool:
     for value in (search.settings.default(name), *values):
         with contextlib.suppress(ValueError):
             rows.append(search.settings.model_validate({name: value}))
-    labels = {(search.row_label(row), *(search.details(row) if search.details else ())) for row in rows}
-    return len(labels) == len({getattr(row, name) for row in rows})
+    return len(set(map(search.shown, rows))) == len({getattr(row, name) for row in rows})
 
 
 def _others(settings: type[SearchSettings], name: str) -> tuple[Any, ...]:

@@ -45,15 +45,16 @@ def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], na
 
 
 def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings with other values than their defaults, except those in the row's label and those in `without`."""
-    label = search.row_label(values)
-
-    def silent(name: str) -> bool:
-        return label == search.row_label(values.model_copy(update={name: values.default(name)}))
-
-    fields = [n for n in type(values).model_fields if not values.option(n).always and values.option(n).role is None]
-    differing = {n: getattr(values, n) for n in fields if n not in without and getattr(values, n) != values.default(n)}
-    return {name: value for name, value in differing.items() if silent(name)}
+    """Settings with other values than their defaults, except those that the row's label or details show and those in
+    `without`. Labels show whose steps are taken, where there are any."""
+    shown = search.shown(values)
+    return {
+        name: value
+        for name, value in values
+        if not (name in without or values.option(name).steps)
+        and value != values.default(name)
+        and shown == search.shown(values.model_copy(update={name: values.default(name)}))
+    }
 
 
 def common_label(labels: Sequence[str]) -> str:
@@ -208,8 +209,6 @@ class ShownDecode:
 
         Left out are settings that all decodes of the search share, those in its label, and those that dev chose.
         """
-        if self.search.details:
-            return ()
         picked, engine = self.rows[0].picked, "" if self.decode.own_engine else f"-{self.engine.key}"
         if not picked and self.name != f"{self.search.name}{self.settings.name_parts()}{engine}":
             return (self.name,)

@@ -117,8 +117,7 @@ class Search:
     reference   (settings) -> a key: others are compared with the row whose key is the largest
     control     the search of the base that differs from this one only in how it refines
     label       (settings) -> the name of a row in tables; None: the title with its series
-    details     (settings) -> words in brackets behind the label; None: the decode's name where it says more than
-                the label
+    details     (settings) -> words in brackets behind the label, before other settings that it does not show
     look        its marker; its colour, where it differs from that of the family
     """
 
@@ -171,6 +170,10 @@ class Search:
         if self.label:
             return self.label(settings)
         return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"
+
+    def shown(self, settings: SearchSettings) -> tuple[str, ...]:
+        """What its declaration shows of settings: the label of a row, and words in brackets."""
+        return (self.row_label(settings), *(self.details(settings) if self.details else ()))
 
 
 @dataclass(frozen=True, config=CHECKED)

@@ -55,9 +55,9 @@ def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:
 
 
 def label(settings: BeamSettings) -> str:
-    """Such as `beam 4, with lm, ranked by ctc`; with a `rescorer_weight`, own scores count too."""
+    """Such as `beam 4, with lm, ranked by ctc`; with a `rescorer_weight`, `ranked by itself and 0.5 × ctc`."""
     words = [f"with {settings.language_model}"] if settings.language_model else []
-    also = "itself and " if settings.rescorer_weight is not None else ""
+    also = "" if settings.rescorer_weight is None else f"itself and {settings.rescorer_weight:g} × "
     words += [f"ranked by {also}{settings.rescorer}"] if settings.rescorer else []
     return ", ".join([f"beam {settings.beam}", *words])
 

@@ -34,10 +34,11 @@ def width(settings: LatentSearchSettings) -> int:
 
 
 def label(settings: LatentSearchSettings) -> str:
-    """The refinement, numbers of lengths and samples, and steps."""
+    """The refinement, numbers of lengths and samples, steps, and the system that ranks."""
     how = searches()[settings.refinement].title if settings.steps and settings.refinement else "prior samples"
     steps = f", L = {settings.steps}" if settings.steps else ""
-    return f"{how}, search {settings.lengths:g} × {settings.samples:g}{steps}"
+    ranker = f", ranked by {settings.rescorer}" if settings.rescorer else ""
+    return f"{how}, search {settings.lengths:g} × {settings.samples:g}{steps}{ranker}"
 
 
 def details(settings: LatentSearchSettings) -> list[str]:

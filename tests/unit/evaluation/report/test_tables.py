@@ -4,17 +4,23 @@ import csv
 import io
 import re
 import statistics
+from collections.abc import Sequence
+from typing import Any, get_args
 
 import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
 from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
+from workflow_src import registry
+from workflow_src.errors import ConfigError
+from workflow_src.evaluation.manifest import changed, words
 from workflow_src.evaluation.report import captions, conventions, markdown, tables
 from workflow_src.evaluation.report.document import Caption, GroupRow
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
+from workflow_src.spec import SearchSettings, parse
 
 MANIFEST = manifest()
 ROWS = [
@@ -371,15 +377,63 @@ def test_what_dev_chose_stands_in_a_rows_label():
 def test_a_search_whose_candidates_dev_chose_is_distinguished_from_the_plain_one():
     settings = {"search": "latent-search", "refinement": "score", "steps": 1, "lengths": 5, "samples": 5}
     settings["rescorer"] = "teacher"
-    assert label("score", "plain", settings) == f"{SCORE}, search 5 × 5, L = 1"
+    assert label("score", "latent-search-5x5-1", settings) == f"{SCORE}, search 5 × 5, L = 1, ranked by teacher"
     row, chosen = ("score", "tuned", settings), {"lengths": 3, "samples": 9}
-    assert label(*row, [chosen, chosen]) == f"{SCORE}, search 3 × 9, L = 1 (chosen: lengths 3, samples 9)"
+    ranked = "L = 1, ranked by teacher"
+    assert label(*row, [chosen, chosen]) == f"{SCORE}, search 3 × 9, {ranked} (chosen: lengths 3, samples 9)"
     differ = label(*row, [chosen, {"lengths": 5, "samples": 9}])
-    assert differ == f"{SCORE}, search … × 9, L = 1 (chosen: lengths, samples)"
+    assert differ == f"{SCORE}, search … × 9, {ranked} (chosen: lengths, samples)"
     own_score = settings | {"rescorer": None, "mean_first": True}
-    assert label("score", "mine", own_score) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score)"
+    assert label("score", "mine", own_score) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score, mine)"
     described = manifest({("score", "mine"): own_score}).decode("score", "mine")
     assert not described.plain
+
+
+def shown(settings: SearchSettings) -> tuple:
+    """What a table shows of a row with these settings, beside its system and engine."""
+    search = registry.search_of(settings)
+    return search.shown(settings), words(changed(search, settings))
+
+
+def values_of(kind: type[SearchSettings], name: str) -> Sequence:
+    """Values of a setting of any kind; some may not be allowed."""
+    annotation = kind.model_fields[name].annotation
+    if kind.option(name).steps:
+        return [name for name, search in registry.searches().items() if search.refines]
+    choices = [arg for part in (annotation, *get_args(annotation)) for arg in get_args(part) if isinstance(arg, str)]
+    return [None, False, True, 0, 1, 2, 3, 0.25, 0.75, 2.5, "one", "other", *choices]
+
+
+# Settings without which another one has no effect, or is refused.
+WITH = {
+    "patience": {"stop": "adaptive", "passes": 4},
+    "length_penalty": {"lengths": 3},
+    "length_quantile": {"lengths": 1, "length_beam": 1},
+}
+SETTINGS = [(name, setting) for name, search in registry.searches().items() for setting in search.settings.model_fields]
+
+
+@pytest.mark.parametrize(("name", "setting"), SETTINGS)
+def test_rows_that_differ_in_any_setting_look_different(name, setting):
+    kind = registry.searches()[name].settings
+    base = {field: 2 for field in kind.named("required")}
+    base |= {field: value for field, value in WITH.get(setting, {}).items() if field in kind.model_fields}
+    if other := kind.option(setting).only_with:
+        base[other] = next(value for value in (2, 0.5, "one") if valid(kind, base | {other: value}))
+    rows = {}
+    for value in values_of(kind, setting):
+        if settings := valid(kind, base | {setting: value}):
+            rows[getattr(settings, setting)] = shown(settings)
+    assert len(set(rows.values())) == len(rows) >= 2, rows
+
+
+def valid(kind: type[SearchSettings], values: dict[str, Any]) -> SearchSettings | None:
+    try:
+        settings = parse(kind, values)
+        settings.check_used()
+    except ConfigError:
+        return None
+    return settings
 
 
 ALIGNED = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("lvm", "prior-mean"): {"search": "prior-mean"}}
