@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -74,6 +74,8 @@ TextPaths = Annotated[
     BeforeValidator(_as_list, json_schema_input_type=FilePath | tuple[FilePath, ...]),
 ]
 
+# The number of a column, from 0, or a name.
+Column = Annotated[int, Field(ge=0)] | str
 # Separators of columns that cannot stand beside quoted cells.
 NO_DELIMITER = '"\r\n '
 GENERATED = "the corpus is generated"
@@ -108,16 +110,54 @@ class RemoteFile(Frozen):
         return self.sha256 or self.md5
 
 
-class TextPart(Frozen):
-    """Lines of one split, from texts of each language.
+class PartFields(Frozen):
+    """What parts of every kind have.
 
     Texts are `FILE` or `FILE!MEMBER` (or `FILE!MEMBER!MEMBER` for archives inside archives), where FILE is a key of
     the dataset's `files` or a path of the user's, and a `!` of a name is written `!!`. gzip, bzip2, xz and Zstandard
     are decompressed.
     """
 
+    # The setting with an entry for each language, if there is one.
+    by_language: ClassVar[str] = ""
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Languages that it has text in; empty where they are those of its dataset."""
+        return ()
+
+    def names(self, languages: tuple[str, ...]) -> list[str]:
+        """Texts that a direction reads."""
+        raise NotImplementedError
+
+    def files(self, languages: tuple[str, ...]) -> list[str]:
+        """Names of the files that a direction reads, without those of members of archives."""
+        return [file_and_members(text)[0] for text in self.names(languages)]
+
+    def references(self, _language: str) -> int:
+        """Texts in a language: more than one are references of the same sources."""
+        return 1
+
+    def setting(self, language: str) -> str:
+        """The setting that names the text in a language."""
+        raise NotImplementedError
+
+    def only(self, language: str) -> Self:
+        """The part without other languages."""
+        raise NotImplementedError
+
+    @property
+    def has_scores(self) -> bool:
+        """True where its rows have a score."""
+        return False
+
+
+class TextPart(PartFields):
+    """Lines of one split, from texts of each language."""
+
+    by_language: ClassVar[str] = "texts"
     texts: dict[str, TextPaths] = Field(
-        description="language -> line-aligned text; in dev and test, of the target a list of references"
+        min_length=1, description="language -> line-aligned text; in dev and test, of the target a list of references"
     )
     markup: Literal["none", "sgm", "ted"] = Field("none", description="sgm: WMT's <seg>; ted: IWSLT's tags")
     translator: str | None = Field(None, description="whose references, of XML that has several (sgm)")
@@ -137,21 +177,57 @@ class TextPart(Frozen):
     def languages(self) -> tuple[str, ...]:
         return tuple(self.texts)
 
-    def files(self, languages: tuple[str, ...]) -> list[str]:
-        """Names of the files that a direction reads, without those of members of archives."""
-        return [file_and_members(text)[0] for code in languages for text in self.texts.get(code, ())]
+    def names(self, languages: tuple[str, ...]) -> list[str]:
+        return [text for code in languages for text in self.texts.get(code, ())]
 
     def references(self, language: str) -> int:
-        """Texts in a language: more than one are references of the same sources."""
         return len(self.texts.get(language, ("",)))
 
+    def setting(self, language: str) -> str:
+        return f"texts.{language}"
 
-class TablePart(Frozen):
-    """Lines of one split, from a text with columns. The table is named as texts are."""
+    def only(self, language: str) -> Self:
+        return self.model_copy(update={"texts": {language: self.texts[language]}})
+
+
+class RowsPart(PartFields):
+    """Lines of one split, from a text whose rows have columns, and perhaps a score."""
+
+    by_language: ClassVar[str] = "columns"
+    columns: dict[str, Column] = Field(min_length=1, description="language -> column")
+    score_column: Column | None = None
+    minimum_score: float | None = Field(None, description="rows with a lower score are left out")
+
+    @model_validator(mode="after")
+    def _scores(self):
+        if self.minimum_score is not None and not self.has_scores:
+            raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
+        return self
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(self.columns)
+
+    @property
+    def has_scores(self) -> bool:
+        return self.score_column is not None
+
+    @property
+    def column_settings(self) -> dict[str, int | str]:
+        """Columns by the settings that name them."""
+        columns = {f"columns.{language}": column for language, column in self.columns.items()}
+        return columns if self.score_column is None else columns | {"score_column": self.score_column}
+
+    def only(self, language: str) -> Self:
+        return self.model_copy(update={"columns": {language: self.columns[language]}})
+
+
+class TablePart(RowsPart):
+    """Lines of one split, from a text with columns."""
 
     table: FilePath = Field(description="a text with columns, tab-separated unless separator says so")
-    columns: dict[str, Annotated[int, Field(ge=0)]] = Field(
-        min_length=1, description="language -> column of the table, from 0"
+    columns: dict[str, Column] = Field(
+        min_length=1, description="language -> column of the table, from 0, or its name in the header"
     )
     separator: str = Field("\t", min_length=1, description="what separates a table's columns")
     quoted: bool | None = Field(
@@ -160,33 +236,22 @@ class TablePart(Frozen):
         "separates them",
     )
     header: bool = Field(False, description="the table's first row names its columns and is left out")
-    score_column: int | None = Field(None, ge=0)
-    minimum_score: float | None = Field(None, description="rows with a lower score are left out")
 
     @model_validator(mode="after")
     def _columns(self):
-        if self.minimum_score is not None and not self.has_scores:
-            raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
+        for setting, column in self.column_settings.items():
+            if isinstance(column, str) and not self.header:
+                hint = "add header: true, or give its number from 0"
+                raise ConfigError(setting, column, problem="the part has no header: true", hint=hint)
         if self.quoted and not self._may_be_quoted:
             raise ConfigError("separator", self.separator, allowed="one character, no quote, space or line end")
         return self
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(self.columns)
+    def names(self, _languages: tuple[str, ...]) -> list[str]:
+        return [self.table]
 
-    def files(self, _languages: tuple[str, ...]) -> list[str]:
-        """The name of the file that every direction reads, without those of members of archives."""
-        return [file_and_members(self.table)[0]]
-
-    def references(self, _language: str) -> int:
-        """One text in each language."""
-        return 1
-
-    @property
-    def has_scores(self) -> bool:
-        """True where its rows have a score."""
-        return self.score_column is not None
+    def setting(self, _language: str) -> str:
+        return "table"
 
     @property
     def _may_be_quoted(self) -> bool:
@@ -198,31 +263,88 @@ class TablePart(Frozen):
         return (self._may_be_quoted and self.separator != "\t") if self.quoted is None else self.quoted
 
 
+class RecordsPart(RowsPart):
+    """Lines of one split, from JSON lines: an object on each line."""
+
+    records: FilePath = Field(description="a text with a JSON object on each line")
+    columns: dict[str, Column] = Field(
+        min_length=1, description="language -> field; translation.de is the field de of the object translation"
+    )
+
+    @model_validator(mode="after")
+    def _fields(self):
+        for setting, field in self.column_settings.items():
+            if isinstance(field, int):
+                raise ConfigError(setting, field, allowed="the name of a field, such as translation.de")
+        return self
+
+    def names(self, _languages: tuple[str, ...]) -> list[str]:
+        return [self.records]
+
+    def setting(self, _language: str) -> str:
+        return "records"
+
+
+class MemoryPart(PartFields):
+    """Lines of one split, from the units of a translation memory (TMX)."""
+
+    tmx: FilePath = Field(description="a translation memory; its segments have their language in xml:lang")
+    variants: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        {}, description="language -> the only xml:lang that is read, such as {pt: pt-BR}; default: every variant"
+    )
+
+    def names(self, _languages: tuple[str, ...]) -> list[str]:
+        return [self.tmx]
+
+    def setting(self, _language: str) -> str:
+        return "tmx"
+
+    def only(self, language: str) -> Self:
+        variants = {code: variant for code, variant in self.variants.items() if code == language}
+        return self.model_copy(update={"variants": variants})
+
+
+# Kinds of parts by the setting that names their text.
+PARTS: dict[str, type[PartFields]] = {
+    "texts": TextPart,
+    "table": TablePart,
+    "records": RecordsPart,
+    "tmx": MemoryPart,
+}
+
+
 def _of_one_kind(part: Any) -> Any:
-    """A part without `texts: null` and `table: null`. Raises ConfigError for settings of both kinds."""
+    """A part without null in place of texts of other kinds. Raises ConfigError for settings of several kinds."""
     if not isinstance(part, dict):
         return part
-    part = {name: value for name, value in part.items() if value is not None or name not in ("texts", "table")}
-    if "texts" in part and "table" in part:
-        raise ConfigError("table", part["table"], problem="texts is set too", hint="remove one of the two")
-    for name, kind, other in (("texts", TextPart, TablePart), ("table", TablePart, TextPart)):
-        wrong = [setting for setting in part if setting in other.model_fields and setting not in kind.model_fields]
-        if name in part and wrong:
-            problem = "the part is no table" if name == "texts" else "the part is a table"
-            raise ConfigError(wrong[0], part[wrong[0]], problem=problem, hint="remove it")
+    part = {name: value for name, value in part.items() if value is not None or name not in PARTS}
+    first, *others = [name for name in PARTS if name in part] or [""]
+    if others:
+        raise ConfigError(others[0], part[others[0]], problem=f"{first} is set too", hint="remove one of the two")
+    known = {setting for kind in PARTS.values() for setting in kind.model_fields}
+    for setting in part:
+        if first and setting in known - PARTS[first].model_fields.keys():
+            raise ConfigError(setting, part[setting], problem=f"a part with {first} has no such setting")
     return part
 
 
 def _kind_of_part(part: Any) -> str:
-    """A part without `texts` and with any setting of tables is one: so is one whose `table` is misspelt."""
-    names = set(part) if isinstance(part, dict) else set()
-    is_table = isinstance(part, TablePart) or ("texts" not in names and names & TablePart.model_fields.keys())
-    return "part of tables" if is_table else "part of texts"
+    """The kind of a part by its text, else by a misspelt name of that, else by any other setting."""
+    if not isinstance(part, dict):
+        return next((f"part with {name}" for name, kind in PARTS.items() if isinstance(part, kind)), "part with texts")
+    names = [str(name) for name in part]
+    similar = [name for name in PARTS if nearest(name, names)]
+    fitting = [name for name, kind in PARTS.items() if kind.model_fields.keys() & set(names)]
+    present = [name for name in PARTS if name in part]
+    return f"part with {[*present, *similar, *fitting, 'texts'][0]}"
 
 
 # The tags are no names of settings, so that errors tell them apart.
 Part = Annotated[
-    Annotated[TextPart, Tag("part of texts")] | Annotated[TablePart, Tag("part of tables")],
+    Annotated[TextPart, Tag("part with texts")]
+    | Annotated[TablePart, Tag("part with table")]
+    | Annotated[RecordsPart, Tag("part with records")]
+    | Annotated[MemoryPart, Tag("part with tmx")],
     Discriminator(_kind_of_part),
     BeforeValidator(_of_one_kind),
 ]
@@ -367,14 +489,24 @@ class DatasetFiles(Frozen):
     def _references(self):
         for split, parts in self.parts.items():
             for number, part in enumerate(parts):
-                for language in part.languages:
-                    where, count = f"{self.place(split, number)}.texts.{language}", part.references(language)
+                for language in self.languages_of(part):
+                    where, count = f"{self.place(split, number)}.{part.setting(language)}", part.references(language)
                     if split in TRAINING_SPLITS and count > 1:
                         hint = "name one; several references of a source are for dev and test"
                         raise ConfigError(where, problem=f"{count} texts, and {split} has one", hint=hint)
                     if count != parts[0].references(language):
                         problem = f"{count} of them, and {self.place(split, 0)} has {parts[0].references(language)}"
                         raise ConfigError(where, problem=problem, allowed="as many in every part")
+        return self
+
+    @model_validator(mode="after")
+    def _variants(self):
+        for split, parts in self.parts.items():
+            for number, part in enumerate(parts):
+                for language in part.variants if isinstance(part, MemoryPart) else ():
+                    if language not in self.languages:
+                        where = f"{self.place(split, number)}.variants"
+                        raise ConfigError(where, language, allowed=self.languages)
         return self
 
     @property
@@ -396,6 +528,10 @@ class DatasetFiles(Frozen):
     def raw_splits(self) -> tuple[str, ...]:
         """Names of train, dev and test sets that have parts."""
         return ("train", "dev", TEST) if self.kind == "generated" else tuple(self.parts)
+
+    def languages_of(self, part: Part) -> tuple[str, ...]:
+        """Languages that a part has text in: all of the dataset's where the part names none."""
+        return part.languages or self.languages
 
     def place(self, split: str, number: int) -> str:
         """A part as its place in the YAML file."""

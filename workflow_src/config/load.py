@@ -12,7 +12,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
 )
-from workflow_src.config.datasets import DatasetConfig, NormalisationConfig, TablePart, TextPart
+from workflow_src.config.datasets import DatasetConfig, NormalisationConfig, RowsPart
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
@@ -167,7 +167,11 @@ def _dataset(config: WorkflowConfig) -> DatasetConfig:
     # Drop test sets that lack a language of the direction and are not translated. The others stay: experiments of a
     # recipe share its corpus.
     languages = {config.recipe.source, config.recipe.target}
-    lacking = {name for name, parts in chosen.test.items() if any(not languages.issubset(p.languages) for p in parts)}
+    lacking = {
+        name
+        for name, parts in chosen.test.items()
+        if any(not languages.issubset(chosen.languages_of(part)) for part in parts)
+    }
     test_sets = {name: parts for name, parts in chosen.test.items() if name in config.test or name not in lacking}
     return chosen.model_copy(update={"test": test_sets})
 
@@ -179,7 +183,7 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
     scoring = " or ".join(name for name, declared in filters().items() if SCORES in declared.needs)
     for split, parts in dataset.parts.items():
         for number, part in enumerate(parts):
-            if not isinstance(part, TablePart) or not part.has_scores or part.minimum_score is not None:
+            if not isinstance(part, RowsPart) or not part.has_scores or part.minimum_score is not None:
                 continue
             if not (reads and split == "train"):
                 alternative = f", or recipe.clean.{scoring}" if split == "train" else ""
@@ -189,11 +193,11 @@ def _cleaning(config: WorkflowConfig, dataset: DatasetConfig) -> dict[str, Froze
                     problem="it has no effect",
                     hint=f"add minimum_score{alternative}",
                 )
-    if reads and not any(isinstance(part, TablePart) and part.has_scores for part in dataset.train):
+    if reads and not any(part.has_scores for part in dataset.train):
         raise ConfigError(
             f"recipe.clean.{reads[0]}",
             problem=f"train of dataset {dataset.name} has no scores",
-            hint="add score_column to a table of train, or remove the filter",
+            hint="add score_column to a table or records of train, or remove the filter",
         )
     return cleaning
 
@@ -215,10 +219,9 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
     """Check that every part has both sides of the direction, and one source. Raises ConfigError."""
     for split, parts in dataset.parts.items():
         for number, part in enumerate(parts):
-            kind = "texts" if isinstance(part, TextPart) else "columns"
-            where = f"{dataset.place(split, number)}.{kind} of dataset {dataset.name}"
+            where = f"{dataset.place(split, number)}.{part.by_language} of dataset {dataset.name}"
             for language in languages:
-                if language not in part.languages:
+                if language not in dataset.languages_of(part):
                     other_sets = [name for name in dataset.test if name != split]
                     leave = f", or leave the test set out by test: [{', '.join(other_sets)}]"
                     hint = f"add {language}{leave if split in dataset.test and other_sets else ''}"

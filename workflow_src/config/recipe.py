@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.base import by_name, named
-from workflow_src.config.datasets import NAME, DatasetConfig, FilePath, Language, SubwordsConfig
+from workflow_src.config.datasets import (
+    NAME,
+    DatasetConfig,
+    FilePath,
+    Language,
+    Part,
+    RowsPart,
+    SubwordsConfig,
+    TextPart,
+)
 from workflow_src.config.languages import spaced
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
@@ -48,15 +57,6 @@ class PlaceholdersConfig(Frozen):
     @property
     def kinds(self) -> tuple[PlaceholderKind, ...]:
         return tuple(kind for kind in get_args(PlaceholderKind) if getattr(self, kind))
-
-
-class MonolingualPart(Frozen):
-    """Text of one language, from one place.
-
-    Texts are named as those of a `Part`, but a path of the user's starts from the working directory in every dataset.
-    """
-
-    texts: dict[Language, FilePath] = Field(min_length=1, description="language -> text; the source language is read")
 
 
 class TextRules(Frozen):
@@ -129,7 +129,8 @@ class RecipeConfig(SplitRules):
         None, description="a folder with subwords.json, as bundles have, to take subwords from; default: learned"
     )
     max_length: MaxLength = AUTO
-    monolingual: tuple[MonolingualPart, ...] = Field(
+    # A path of the user's starts from the working directory in every dataset.
+    monolingual: tuple[Part, ...] = Field(
         (), description="text of the source language, which systems learn from as monolingual-by-SYSTEM"
     )
     distilled: dict[DistilledName, FilePath] = Field({}, description="name -> the user's own distilled text of train")
@@ -144,6 +145,18 @@ class RecipeConfig(SplitRules):
             if sections[name] is None:
                 raise ConfigError(str(name), problem="null", hint="write {} for its defaults, or remove it")
         return sections
+
+    def _check_monolingual(self, part: Part, where: str) -> None:
+        if part.languages and self.source not in part.languages:
+            hint, where = f"add {self.source}, the source language", f"{where}.{part.by_language}"
+            raise ConfigError(where, sorted(part.languages), problem=f"no {self.source}", hint=hint)
+        if (count := part.references(self.source)) > 1:
+            raise ConfigError(f"{where}.{part.setting(self.source)}", problem=f"{count} texts", allowed="one")
+        if isinstance(part, TextPart) and part.markup != "none":
+            raise ConfigError(f"{where}.markup", part.markup, problem="text of one language has none", hint="remove it")
+        if isinstance(part, RowsPart) and part.has_scores and part.minimum_score is None:
+            hint = "add minimum_score, or remove it"
+            raise ConfigError(f"{where}.score_column", part.score_column, problem="it has no effect", hint=hint)
 
     def copied_subwords(self) -> SubwordsConfig | None:
         """The kind and size of the subwords of `subwords_from`; None where there are none to read yet."""
@@ -162,9 +175,7 @@ class RecipeConfig(SplitRules):
         if self.source == self.target:
             raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
         for number, part in enumerate(self.monolingual):
-            if self.source not in part.texts:
-                hint, where = f"add {self.source}, the source language", f"monolingual[{number}].texts"
-                raise ConfigError(where, sorted(part.texts), problem=f"no {self.source}", hint=hint)
+            self._check_monolingual(part, f"monolingual[{number}]")
         for language, kind in self.tokenised.items():
             if language not in (self.source, self.target):
                 raise ConfigError("tokenised", language, allowed=(self.source, self.target))

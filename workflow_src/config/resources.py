@@ -62,7 +62,7 @@ from workflow_src.spec import Sizes as MemorySizes
 UNKNOWN_PAIRS = 5_000_000
 # Bytes of a pair of short sentences and of one, and how many times smaller compressed text is. Archives count as
 # compressed.
-BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv", ".csv")
+BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv", ".csv", ".json", ".jsonl", ".tmx")
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2

@@ -1,24 +1,23 @@
-"""From a dataset's files to line-aligned raw text: parts, markup and tables."""
+"""From a dataset's files to line-aligned raw text: parts of all kinds."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
-import functools
 import glob
 import itertools
-import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
-from workflow_src.config.datasets import DatasetFiles, TablePart, TextPart, file_and_members
-from workflow_src.config.languages import two_letters
+from workflow_src.config.datasets import DatasetFiles, MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
-from workflow_src.data.formats import START, compression
+from workflow_src.data.formats import START, Contents, compression
+from workflow_src.data.json_lines import record_rows
 from workflow_src.data.lines import count_lines
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
+from workflow_src.data.rows import scored
+from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import ArtifactError, ConfigError, nearest
 from workflow_src.records.atomic import read_json
@@ -30,20 +29,14 @@ Pair = tuple[str, str]
 Line = TypeVar("Line")
 Other = TypeVar("Other")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# Characters of a cell of CSV.
-LONGEST_CELL = 1 << 24
-NO_QUOTES = "set quoted: false in its part if quotes are text"
-# Names of columns that name no language.
-SIDES = ("source", "target", "src", "tgt", "trg")
-log = logging.getLogger("continuum")
 
 
 class RawPair(NamedTuple):
     """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
     A line of text in one language is both sides. Lines of generated corpora have no names. In SGML and XML, segments
-    are counted. Rows of tables with a score_column have a score. `more` are further references, where a source has
-    several.
+    are counted; the line of a unit of a translation memory is that where it begins. Rows with a score_column have a
+    score. `more` are further references, where a source has several.
     """
 
     first: str
@@ -62,7 +55,9 @@ class RawCorpus:
     `locate` gives the local path of a key of the dataset's `files` (it may download); `folder` is the user's, for
     datasets of kind `folder`. Other paths are the user's own, relative to the working directory. Use as a context
     manager. Texts are streamed. `dropped` counts lines left out, by train, dev or test set and by reason: `markup`
-    (lines that are tags), `minimum_score`, and `blank_line` and `header` of tables.
+    (lines that are tags), `minimum_score`, `blank_line` and `header` of tables, and what units of translation memories
+    and records lack or have too often (`untranslated`, `other_segment`). `inline_elements` counts those left out of
+    segments of translation memories, by train, dev or test set.
     """
 
     def __init__(
@@ -79,6 +74,7 @@ class RawCorpus:
             check_folder(dataset, folder)
         self.dataset, self.languages, self.locate, self.folder = dataset, languages, locate, folder
         self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.inline_elements: Counter[str] = Counter()
         self._archives = Archives()
 
     def __enter__(self) -> RawCorpus:
@@ -123,19 +119,21 @@ class RawCorpus:
         """The pairs of one part of a split, counted from 0."""
         dropped, part = self.dropped[split], self.dataset.parts[split][number]
         for language in self.languages:
-            if language not in part.languages:
+            if language not in self.dataset.languages_of(part):
                 where = f"language of {self.dataset.place(split, number)}"
                 raise ConfigError(where, language, allowed=part.languages)
         first, second = self.languages[0], self.languages[-1]
-        if isinstance(part, TextPart) and len(self.languages) == 1:
+        if isinstance(part, MemoryPart):
+            yield from self._units(part, (first, second), split)
+        elif not isinstance(part, TextPart):
+            yield from self._rows(part, (first, second), dropped)
+        elif len(self.languages) > 1:
+            yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
+        else:
             (name,) = part.texts[first]
             with self._lines(name) as lines:
                 for line_number, line in enumerate(lines, 1):
                     yield RawPair(line, line, (name, name), line_number)
-        elif isinstance(part, TextPart):
-            yield from self._with_references(part, part.texts[first][0], part.texts[second], dropped)
-        else:
-            yield from self._table(part, [part.columns[first], part.columns[second]], dropped)
 
     def _with_references(
         self, part: TextPart, source: str, targets: tuple[str, ...], dropped: Counter[str]
@@ -179,16 +177,33 @@ class RawCorpus:
         for text, name, language in zip(texts, names, self.languages, strict=True):
             yield iter(segments(text, name, language, part.translator))
 
-    def _table(self, part: TablePart, columns: list[int], dropped: Counter[str]) -> Iterator[RawPair]:
-        table = part.table
-        with self._lines(table, strip=False) as lines:
-            for number, a, b, score in table_pairs(lines, part, table, columns, dropped):
-                yield RawPair(a, b, (table, table), number, score)
+    def _rows(
+        self, part: TablePart | RecordsPart, languages: tuple[str, str], dropped: Counter[str]
+    ) -> Iterator[RawPair]:
+        (name,) = part.names(languages)
+        with text_lines(name, self._path, self._archives, "JSON" if isinstance(part, RecordsPart) else "text") as lines:
+            rows = (
+                record_rows(lines, part, name, languages, dropped)
+                if isinstance(part, RecordsPart)
+                else table_rows(lines, part, name, languages, dropped)
+            )
+            for row in scored(rows, part, name, dropped):
+                yield RawPair(row.first, row.second, (name, name), row.number, row.score)
+
+    def _units(self, part: MemoryPart, languages: tuple[str, str], split: str) -> Iterator[RawPair]:
+        # lxml is loaded where a translation memory is read.
+        from workflow_src.data.translation_memory import units
+
+        with opened_text(part.tmx, self._path, self._archives, "TMX") as stream, reported(part.tmx):
+            for unit in units(stream, part.tmx, languages, part.variants, self.dropped[split]):
+                if unit.inline:
+                    self.inline_elements[split] += unit.inline
+                yield RawPair(unit.first, unit.second, (part.tmx, part.tmx), unit.line)
 
     @contextlib.contextmanager
-    def _lines(self, text: str, strip: bool = True) -> Iterator[Iterator[str]]:
+    def _lines(self, text: str) -> Iterator[Iterator[str]]:
         with text_lines(text, self._path, self._archives) as lines:
-            yield (line.strip() for line in lines) if strip else lines
+            yield (line.strip() for line in lines)
 
     def _path(self, name: str) -> Path:
         if name in self.dataset.files:
@@ -207,13 +222,24 @@ class RawCorpus:
 
 
 @contextlib.contextmanager
-def text_lines(text: str, locate: Callable[[str], Path], archives: Archives) -> Iterator[Iterator[str]]:
-    """The lines of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`; `locate` gives the path of FILE.
+def opened_text(
+    text: str, locate: Callable[[str], Path], archives: Archives, contents: Contents = "text"
+) -> Iterator[IO[bytes]]:
+    """The bytes of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`; `locate` gives the path of FILE.
 
-    Raises ArtifactError for a text without lines, and for one that cannot be read.
+    Raises ArtifactError for one that cannot be read.
     """
     name, *members = file_and_members(text)
-    with archives.open(locate(name), *members) as stream:
+    with archives.open(locate(name), *members, contents=contents) as stream:
+        yield stream
+
+
+@contextlib.contextmanager
+def text_lines(
+    text: str, locate: Callable[[str], Path], archives: Archives, contents: Contents = "text"
+) -> Iterator[Iterator[str]]:
+    """The lines of a text, as of `opened_text`. Raises ArtifactError for a text without lines, too."""
+    with opened_text(text, locate, archives, contents) as stream:
         yield nonempty(reading(decoded(stream, text), text), text)
 
 
@@ -236,10 +262,10 @@ def _own_path(name: str, files: Iterable[str]) -> Path:
 def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> int | None:
     """Pairs of the user's own training texts, before any filter; None where they are elsewhere or cannot be read.
 
-    Uncompressed lines are counted without decoding them; compressed ones, tables and markup are read as `RawCorpus`
-    does.
+    Uncompressed lines are counted without decoding them; compressed ones, markup and other kinds of parts are read as
+    `RawCorpus` does.
     """
-    names = [part.table if isinstance(part, TablePart) else part.texts[languages[0]][0] for part in dataset.train]
+    names = [text for part in dataset.train for text in part.names(languages[:1])]
     if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
         return None
     if all(isinstance(part, TextPart) and part.markup == "none" for part in dataset.train) and not any(
@@ -257,7 +283,7 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
 def monolingual_lines(plan: Plan) -> int | None:
     """Lines of text of the source language: the recorded count, else that of the user's files, else the recipe's limit.
 
-    None without any of these. Compressed files, and files in archives, are not counted.
+    None without any of these. Compressed files, files in archives, and translation memories are not counted.
     """
     summary, limit = Path(plan.files.monolingual_summary), plan.recipe.limits.get(MONOLINGUAL)
     if summary.exists():
@@ -268,7 +294,8 @@ def monolingual_lines(plan: Plan) -> int | None:
             raise ArtifactError(summary, "does not count its lines", "delete it, and it is made again") from None
     names = plan.monolingual_texts
     are_local = names == list(plan.own_monolingual.values()) and all(Path(name).is_file() for name in names)
-    if not names or not are_local or any(map(_is_compressed, names)):
+    are_lines = not any(isinstance(part, MemoryPart) for part in plan.recipe.monolingual)
+    if not names or not are_local or not are_lines or any(map(_is_compressed, names)):
         return limit
     lines = sum(map(count_lines, names))
     return min(lines, limit) if limit else lines
@@ -345,124 +372,3 @@ def aligned(
             )
         count += 1
         yield a, b
-
-
-def table_rows(
-    lines: Iterable[str], part: TablePart, name: str, dropped: Counter[str]
-) -> Iterator[tuple[int, list[str]]]:
-    """(the line where a row ends, its cells) of the table `name`, without its row of names if it has one.
-
-    Where cells may be quoted, these are read as RFC 4180 has it, and line breaks inside of cells become spaces. Empty
-    lines are no rows, and are counted in `dropped`. Raises ArtifactError naming the table and the line where quotes do
-    not fit, or where rows differ in their columns, as after a quote that is never closed, or with a separator inside of
-    a text.
-    """
-    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator)
-    width = None
-    for number, cells in rows:
-        if not cells:
-            dropped["blank_line"] += 1
-            continue
-        if width not in (None, len(cells)):
-            raise ArtifactError(
-                name,
-                f"has {len(cells)} columns, and the rows before it have {width}",
-                "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES,
-                line=number,
-            )
-        if width is not None or not part.header:
-            yield number, cells
-        width = len(cells)
-
-
-def _plain_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(lines, 1):
-        yield number, line.split(separator) if line.strip() or separator in line else []
-
-
-def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
-    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
-    csv.field_size_limit(LONGEST_CELL)
-    try:
-        for row in reader:
-            is_blank = len(row) == 1 and not row[0].strip()
-            yield reader.line_num, [] if is_blank else [" ".join(cell.splitlines()) for cell in row]
-    except csv.Error as failure:
-        if "field limit" in str(failure):
-            problem = f"has a cell of more than {LONGEST_CELL:,} characters, which ends in this line or later"
-            raise ArtifactError(
-                name, problem, "shorten it; if a quote is never closed, correct it, or " + NO_QUOTES, reader.line_num
-            ) from None
-        raise ArtifactError(
-            name,
-            f"cannot be read as CSV up to line {reader.line_num} ({failure})",
-            "correct its quotes, or " + NO_QUOTES,
-        ) from None
-
-
-def names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
-    """True for a row whose cells are the names of its `columns`, by language: codes, English names, or the side."""
-    from iso639 import Language, LanguageNotFoundError
-
-    for language, column in columns.items():
-        names = {language.casefold(), *SIDES}
-        with contextlib.suppress(LanguageNotFoundError):
-            names.add(Language.match(language).name.casefold())
-        cell = cells[column].strip().casefold()
-        if cell not in names and two_letters(cell) != two_letters(language):
-            return False
-    return True
-
-
-@functools.cache
-def _warn_of_header(name: str) -> None:
-    """Warn once, though a command reads a table several times."""
-    log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
-
-
-def table_pairs(
-    lines: Iterable[str], part: TablePart, name: str, columns: list[int], dropped: Counter[str]
-) -> Iterator[tuple[int, str, str, float | None]]:
-    """Number, two columns and the score of the lines of the table `name`.
-
-    Rows below the minimum score, empty lines, and a first row that names its columns are left out and counted in
-    `dropped`.
-
-    Raises ArtifactError naming the table and the line where a column is missing or a score is no number.
-    """
-    column_count = max([*columns, part.score_column or 0]) + 1
-    by_language = {language: column for language, column in part.columns.items() if column in columns}
-    row_count, score, is_first = 0, None, True
-    for number, cells in table_rows(lines, part, name, dropped):
-        if len(cells) < column_count:
-            raise ArtifactError(
-                name,
-                f"has {len(cells)} columns in line {number}, but {column_count} are needed",
-                "check columns and separator in the dataset",
-            )
-        if is_first and not part.header and names_its_columns(cells, by_language):
-            _warn_of_header(name)
-            dropped["header"] += 1
-            is_first = False
-            continue
-        is_first = False
-        if part.score_column is not None:
-            try:
-                score = float(cells[part.score_column])
-            except ValueError:
-                raise ArtifactError(
-                    name,
-                    f"has {cells[part.score_column]!r} in column {part.score_column} of line {number}, where a "
-                    "score is expected",
-                    "check score_column in the dataset, or set header: true if the table's first row names its columns",
-                ) from None
-            # Written so that NaN is left out.
-            if part.minimum_score is not None and not score >= part.minimum_score:
-                dropped["minimum_score"] += 1
-                continue
-        row_count += 1
-        yield number, cells[columns[0]].strip(), cells[columns[1]].strip(), score
-    if not row_count:
-        reason = "" if part.minimum_score is None else f" with the score {part.minimum_score} or a higher one"
-        raise ArtifactError(name, f"has no row{reason}", f"check the table{reason and ', or lower minimum_score'}")

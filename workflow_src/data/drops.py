@@ -11,8 +11,10 @@ NOTABLE = 0.02
 # Reasons as records have them, in the order in which pairs meet them: download, clean, normalise, its split, encode.
 REASONS = {
     "markup": "markup",
-    "blank_line": "blank lines of tables",
+    "blank_line": "blank lines of tables and records",
     "header": "names of columns",
+    "untranslated": "without one of the languages",
+    "other_segment": "another segment of the unit kept",
     "minimum_score": "below minimum_score",
     "cleaning": "in cleaning",
     "empty": "empty",
@@ -37,16 +39,20 @@ def units(languages: Sequence[str]) -> str:
     return "pairs" if len(languages) > 1 else "lines"
 
 
-def words(dropped: Mapping[str, int]) -> str:
-    """The counts by reason, as `882 repeated, 3 empty`; `none` where nothing was left out."""
+def words(dropped: Mapping[str, int], inline: int = 0) -> str:
+    """The counts by reason, as `882 repeated, 3 empty`; `none` where nothing was left out.
+
+    `inline` elements of translation memories were left out of pairs that stay.
+    """
     reasons = REASONS | {reason: reason for reason in dropped if reason not in REASONS}
     parts = [f"{dropped[reason]:,} {text}" for reason, text in reasons.items() if dropped.get(reason)]
+    parts += [f"{inline:,} inline elements"] if inline else []
     return ", ".join(parts) or "none"
 
 
-def left_out(dropped: Mapping[str, int]) -> str:
+def left_out(dropped: Mapping[str, int], inline: int = 0) -> str:
     """The end of a stage's summary, after a number of pairs: ` (left out: 3 empty)`, or nothing."""
-    return f" (left out: {words(dropped)})" if any(dropped.values()) else ""
+    return f" (left out: {words(dropped, inline)})" if any(dropped.values()) or inline else ""
 
 
 def notable(dropped: Mapping[str, int], pairs: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from workflow_src.errors import ArtifactError
 
@@ -17,6 +18,8 @@ COMPRESSIONS = {
     # A frame of data, or one to skip, as pzstd writes before each.
     "Zstandard": re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"),
 }
+# What a reader expects: lines of text, JSON lines, or a translation memory.
+Contents = Literal["text", "JSON", "TMX"]
 # Bytes that suffice to recognise a format.
 START = 4096
 
@@ -25,7 +28,9 @@ _DOCUMENT = "save it as plain text with one sentence a line"
 _UNPACK = "unpack it and give the text"
 _FETCH = "get the file itself, as with `git lfs pull` or `git annex get`"
 _AGAIN = "open its address in a browser, and save the file itself"
-_MEMORY = "write its languages as line-aligned texts or as a tab-separated table"
+_LANGUAGES = "write its languages as line-aligned texts or as a tab-separated table"
+_MEMORY = "give it as tmx in a part of a dataset"
+_RECORDS = "give it as records in a part of a dataset, with a JSON object on each line"
 # First bytes -> the format, and the remedy.
 _SIGNATURES = (
     (b"%PDF-", "a PDF document", _DOCUMENT),
@@ -62,10 +67,11 @@ _DOCUMENTS = {
 _JSON = re.compile(r"\.(json|jsonl|ndjson)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _BEFORE_TYPE = r"\s*(?:<\?[^>]*>\s*|<!--(?:(?!-->).)*-->\s*)*"
 _BEFORE_ROOT = rf"{_BEFORE_TYPE}(?:<!DOCTYPE[^>]*>{_BEFORE_TYPE})?"
+_TMX = "a translation memory (TMX)"
 _HEAD = r"<html[^>]*>\s*<head[^>]*>\s*<(?:meta|title|link|script|style)[\s>]"
 _ROOTS = (
-    (re.compile(rf"{_BEFORE_ROOT}<tmx[\s>]", re.IGNORECASE | re.DOTALL), "a translation memory (TMX)", _MEMORY),
-    (re.compile(rf"{_BEFORE_ROOT}<xliff[\s>]", re.IGNORECASE | re.DOTALL), "an XLIFF file", _MEMORY),
+    (re.compile(rf"{_BEFORE_ROOT}<tmx[\s>]", re.IGNORECASE | re.DOTALL), _TMX, _MEMORY),
+    (re.compile(rf"{_BEFORE_ROOT}<xliff[\s>]", re.IGNORECASE | re.DOTALL), "an XLIFF file", _LANGUAGES),
     (re.compile(rf"{_BEFORE_TYPE}(?:<!DOCTYPE html|{_HEAD})", re.IGNORECASE | re.DOTALL), "a web page (HTML)", _AGAIN),
     # What stores of files answer in place of one.
     (re.compile(rf"{_BEFORE_TYPE}<Error>\s*<Code>", re.DOTALL), "a server's error in place of a file", _AGAIN),
@@ -73,8 +79,9 @@ _ROOTS = (
 )
 
 
-def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
-    """The error of a file in another format by its first bytes; None for a text that may be in UTF-8.
+def other_format(start: bytes, path: str | Path, contents: Contents = "text") -> ArtifactError | None:
+    """The error of a file in another format by its first bytes; None for a text that may be in UTF-8, and for a
+    translation memory, in any encoding, where that is expected.
 
     `start` are its first bytes (START of them suffice), decompressed where a reader can do that. zip and tar archives
     are None too, but for documents that are zips.
@@ -93,9 +100,9 @@ def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
     encoding = _wide_encoding(start)
     text = start.decode(encoding or "utf-8-sig", errors="replace")
     for root, kind, advice in _ROOTS:
-        if root.match(text):
+        if root.match(text) and not (contents == "TMX" and kind == _TMX):
             return unreadable(kind, advice)
-    if encoding is not None:
+    if encoding is not None and contents != "TMX":
         advice = f"convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
         return ArtifactError(path, f"is text in {encoding.upper()}, not in UTF-8", advice)
     return None
@@ -103,7 +110,7 @@ def other_format(start: bytes, path: str | Path) -> ArtifactError | None:
 
 def json_format(path: str | Path) -> ArtifactError | None:
     """The error of a file in JSON, by its name: its first bytes may be a text's."""
-    return ArtifactError(path, "is JSON, which cannot be read here", _TABLE) if _JSON.search(str(path)) else None
+    return ArtifactError(path, "is JSON, which is no text", _RECORDS) if _JSON.search(str(path)) else None
 
 
 def compression(start: bytes) -> str | None:

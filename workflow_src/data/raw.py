@@ -16,7 +16,8 @@ from workflow_src.records.checked import Lenient, read_file
 class RawSummary(Lenient):
     """Counts of raw text by split: train, dev and test sets in two languages, or text in one language alone.
 
-    `dropped` counts by reason the lines that are left out. `places` says where the lines of dev and test come from.
+    `dropped` counts by reason the lines that are left out, `inline_elements` those that segments of translation
+    memories lost. `places` says where the lines of dev and test come from.
     `references` has the splits with several references of each source. `texts` has the lines of each text in one
     language.
     """
@@ -24,6 +25,7 @@ class RawSummary(Lenient):
     languages: Languages
     pairs: dict[str, int] = Field(min_length=1)
     dropped: dict[str, dict[str, int]]
+    inline_elements: dict[str, int] = {}
     places: dict[str, list[list[Any]]]
     dataset: str = ""
     references: dict[str, int] = {}

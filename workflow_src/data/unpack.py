@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, compression, json_format, other_format
+from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, Contents, compression, json_format, other_format
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import room_for
 
@@ -130,12 +130,12 @@ class Archives:
             copy.close()
 
     @contextlib.contextmanager
-    def open(self, path: str | Path, *members: str) -> Iterator[IO[bytes]]:
+    def open(self, path: str | Path, *members: str, contents: Contents = "text") -> Iterator[IO[bytes]]:
         """The bytes of `path`, or of the member that `members` lead to, with gzip, bzip2, xz or Zstandard undone.
 
         A member is named by its path inside the archive, or by the end of it as long as that fits one member only.
-        Raises ArtifactError when the file is missing, damaged or unsafe, has no such member, or is no UTF-8 text but
-        of a kind that is known.
+        Raises ArtifactError when the file is missing, damaged or unsafe, has no such member, or is of a known kind
+        that is neither `contents` nor UTF-8 text.
         """
         name = "!".join([str(path), *members])
         with contextlib.ExitStack() as stack:
@@ -143,7 +143,7 @@ class Archives:
             stream = stack.enter_context(self._raw(str(path), *members))
             plain = stack.enter_context(_decompressed(stream, name, largest(path)))
             start = plain.peek(TAR_MAGIC_AT + 8)
-            if error := other_format(start, name) or json_format(name):
+            if error := other_format(start, name, contents) or (json_format(name) if contents == "text" else None):
                 raise error
             if start[:4] == ZIP or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
                 raise ArtifactError(name, "is an archive, not a text", f"name the text inside it as {name}!MEMBER")

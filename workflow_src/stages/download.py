@@ -80,6 +80,7 @@ def run(inputs: Inputs) -> str:
     with RawCorpus(dataset, languages, files.locate, inputs.folder) as corpus:
         counts, places, lines_of_texts = write_parts(corpus, names, folder, inputs.scores)
         dropped = {split: dict(corpus.dropped[split]) for split in names}
+        inline = dict(corpus.inline_elements)
     if not inputs.scores and "train" in names:
         (folder / SCORES_FILE).unlink(missing_ok=True)
     texts = [text for names_of_split in names.values() for text in names_of_split] + [SCORES_FILE] * inputs.scores
@@ -95,6 +96,7 @@ def run(inputs: Inputs) -> str:
             "languages": list(languages),
             "pairs": counts,
             "dropped": dropped,
+            **({"inline_elements": inline} if inline else {}),
             "places": {split: origins.runs for split, origins in places.items()},
             "sha256": sums,
             "downloads": files.fetched,
@@ -103,7 +105,9 @@ def run(inputs: Inputs) -> str:
             "provenance": record,
         },
     )
-    counted = ", ".join(f"{split} {count:,}{left_out(dropped[split])}" for split, count in counts.items())
+    counted = ", ".join(
+        f"{split} {count:,}{left_out(dropped[split], inline.get(split, 0))}" for split, count in counts.items()
+    )
     of_texts = "".join(f"; {text} {lines:,}" for text, lines in lines_of_texts.items())
     return f"{dataset.name} {'-'.join(languages)}: {counted} {units(languages)}{of_texts}"
 

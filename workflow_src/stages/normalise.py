@@ -459,7 +459,9 @@ def run(inputs: Inputs) -> str:
             "split": settings.split and recorded(settings.split),
             "normalisation": settings.normalisation.model_dump(mode="json"),
             **({"placeholders": spans} if spans else {}),
-            **raw.model_dump(include={"downloads", "cleaning", "references", "texts"}, exclude_defaults=True),
+            **raw.model_dump(
+                include={"inline_elements", "downloads", "cleaning", "references", "texts"}, exclude_defaults=True
+            ),
             "sha256": sums,
             "provenance": provenance(recorded(settings), files, sums),
         },

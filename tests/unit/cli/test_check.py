@@ -128,6 +128,33 @@ def test_a_row_of_names_is_said_once(mine, tmp_path, caplog):
     assert sum("with-names.tsv" in record.getMessage() for record in caplog.records) == 1
 
 
+def test_records_and_memories_are_read_to_the_end(mine, tmp_path, capsys):
+    segments = "<tuv xml:lang='de'><seg>Satz</seg></tuv><tuv xml:lang='en-GB'><seg>Sentence</seg></tuv>"
+    memory = f"<tmx><body>{f'<tu>{segments}</tu>' * 30}<tu/></body></tmx>"
+    (tmp_path / "x.tmx").write_text(memory)
+    (tmp_path / "x.jsonl").write_text('{"t": {"de": "Satz", "en": "Sentence"}}\n' * 40)
+    (tmp_path / "mono.jsonl").write_text('{"text": "Satz"}\n' * 7)
+    (tmp_path / "mono.tsv").write_text("1\tSatz\n\n")
+    records = {"records": "x.jsonl", "columns": {"de": "t.de", "en": "t.en"}}
+    recipe = {
+        "monolingual": [
+            {"records": "mono.jsonl", "columns": {"de": "text"}},
+            {"tmx": "x.tmx"},
+            {"table": "mono.tsv", "columns": {"de": 1}},
+        ]
+    }
+    mine({"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 1}}}, recipe, train=[{"tmx": "x.tmx"}, records])
+    cli.main(["check", "mine.yaml"])
+    printed = capsys.readouterr().out
+    assert "train 70, dev 1, test 1, mono.jsonl 7, x.tmx 30, mono.tsv 1" in printed
+    (tmp_path / "x.jsonl").write_text('{"t": {"de": "Satz", "en": "Sentence"}}\n' * 40 + '{"t": {"de": "Satz"}}\n')
+    assert "x.jsonl, line 41, " in refused() and '"t.en"' in refused()
+    (tmp_path / "x.tmx").write_text(memory[:-6])
+    assert "x.tmx, line 1, " in refused()
+    (tmp_path / "mono.jsonl").unlink()
+    assert refused().startswith("error: recipe.monolingual[0].records is 'mono.jsonl': ")
+
+
 def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
     for name, line in (("train.de", "Ja , das ist gut .\n"), ("dev.en", "Yes , that is good .\n")):
         split, code = name.split(".")

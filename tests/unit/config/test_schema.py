@@ -26,8 +26,16 @@ FILES = [CONFIG_FOLDER / "config.yaml", *(Path(experiment_file(name)) for name i
 
 PART = {"texts": {"de": "my.de", "en": "my.en"}}
 TABLE = {"table": "my.tsv", "columns": {"de": 0, "en": 1}}
+RECORDS = {"records": "my.jsonl", "columns": {"de": "t.de", "en": "t.en"}, "score_column": "score", "minimum_score": 1}
+MEMORY = {"tmx": "my.tmx.gz", "variants": {"de": "de-AT"}}
 # A dataset of the user's own, whose test set is one list of parts.
-DATASET = {"name": "mine", "languages": ["de", "en"], "train": [PART, TABLE], "dev": [PART], "test": [PART]}
+DATASET = {
+    "name": "mine",
+    "languages": ["de", "en"],
+    "train": [PART, TABLE, RECORDS, MEMORY],
+    "dev": [PART],
+    "test": [PART],
+}
 
 
 @pytest.fixture(scope="module")

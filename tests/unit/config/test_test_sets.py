@@ -145,7 +145,7 @@ def test_references_have_files_of_their_own():
         (
             {"test": {"talks": [*TALKS, {"table": "x.tsv", "columns": {"de": 0, "en": 1}}]}},
             {},
-            {"setting": "recipe.dataset.test.talks[1].texts.en"},
+            {"setting": "recipe.dataset.test.talks[1].table"},
         ),
         (
             {},

@@ -219,6 +219,26 @@ def test_settings_of_text_of_one_language_are_of_the_source_language_alone():
     assert limited.settings_normalise() == plan.settings_normalise()
 
 
+def test_text_of_one_language_may_lie_in_parts_of_every_kind():
+    parts = [
+        {"texts": {"de": "news.de"}},
+        {"table": "news.csv", "header": True, "columns": {"de": "german", "en": "english"}},
+        {"records": "news.jsonl!a", "columns": {"de": "t.de", "en": "t.en"}, "score_column": "s", "minimum_score": 1},
+        {"tmx": "news.tmx", "variants": {"de": "de-AT", "en": "en-GB"}},
+    ]
+    plan = plan_with(merge(STUDENT, {"recipe": {"monolingual": parts}}))
+    assert plan.own_monolingual == {
+        "recipe.monolingual[0].texts.de": "news.de",
+        "recipe.monolingual[1].table": "news.csv",
+        "recipe.monolingual[2].records": "news.jsonl",
+        "recipe.monolingual[3].tmx": "news.tmx",
+    }
+    # Another direction reads none of what a part says of other languages, and changes to it make nothing again.
+    described = json.loads(plan.settings_download_monolingual())["monolingual"]
+    assert [part.get("columns") for part in described] == [None, {"de": "german"}, {"de": "t.de"}, None]
+    assert described[3]["variants"] == {"de": "de-AT"}
+
+
 @pytest.mark.parametrize(("clean", "folder"), [([], "raw"), (["ratio"], "raw"), (["ratio", "length"], "clean")])
 def test_text_of_one_language_is_cleaned_where_a_filter_judges_each_side(clean, folder):
     plan = plan_with(merge(merge(NEWS, STUDENT), {"recipe": {"clean": clean}}))
@@ -246,6 +266,22 @@ def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
         ({"recipe": {"monolingual": [{"texts": {"en": "x"}}]}}, {"setting": "recipe.monolingual[0].texts"}),
         ({"recipe": {"monolingual": [{"texts": {}}]}}, {"setting": "recipe.monolingual[0].texts"}),
         ({"recipe": {"monolingual": [{"text": {"de": "x"}}]}}, {"nearest": "texts"}),
+        (
+            {"recipe": {"monolingual": [{"records": "x", "columns": {"en": "x"}}]}},
+            {"setting": "recipe.monolingual[0].columns"},
+        ),
+        (
+            {"recipe": {"monolingual": [{"texts": {"de": ["x", "y"]}}]}},
+            {"setting": "recipe.monolingual[0].texts.de"},
+        ),
+        (
+            {"recipe": {"monolingual": [{"texts": {"de": "x"}, "markup": "sgm"}]}},
+            {"setting": "recipe.monolingual[0].markup"},
+        ),
+        (
+            {"recipe": {"monolingual": [{"table": "x", "columns": {"de": 0}, "score_column": 1}]}},
+            {"setting": "recipe.monolingual[0].score_column", "value": 1},
+        ),
         ({"recipe": {"monolingual": "news.de"}}, {"setting": "recipe.monolingual"}),
         ({"recipe": {"limits": {"monolingual": 0}}}, {"setting": "recipe.limits.monolingual", "value": 0}),
     ],

@@ -446,7 +446,7 @@ def test_missing_files_and_languages_are_named(tmp_path):
         ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator is 'A'"),
         (
             {"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]},
-            "train.0..header is True: the part is no table",
+            "train.0..header is True: a part with texts has",
         ),
         ({"train": [{"texts": {"de": "a", "en": "b"}, "table": "c"}]}, "train.0..table is 'c': texts is set too"),
         ({"train": [{"tabel": "a", "columns": {"de": 0}}]}, "did you mean .table"),
@@ -456,7 +456,7 @@ def test_missing_files_and_languages_are_named(tmp_path):
         ({"train": ["a.txt"]}, "train.0. is 'a.txt'; allowed: a section"),
         (
             {"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]},
-            "train.0..markup is 'ted': the part is a table",
+            "train.0..markup is 'ted': a part with table has",
         ),
         ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "separator is"),
     ],

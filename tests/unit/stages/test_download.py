@@ -105,6 +105,25 @@ def test_rows_left_out_are_counted_and_dev_and_test_know_their_lines(tmp_path, m
     assert f"train 1{left_out({'minimum_score': 1})}, dev 1" in capsys.readouterr().err
 
 
+def test_what_records_and_memories_lack_is_counted_and_places_are_lines_of_their_files(tmp_path, mirror, capsys):
+    segments = "<tuv xml:lang='de'><seg>Satz <ph>%1</ph></seg></tuv><tuv xml:lang='en-GB'><seg>Sentence</seg></tuv>"
+    units = f"<tu>{segments}</tu>\n<tu><tuv xml:lang='de'><seg>x</seg></tuv></tu>\n<tu>\n{segments}</tu>\n"
+    (tmp_path / "x.tmx").write_text(f"<tmx version='1.4'>\n<header/><body>\n{units}</body></tmx>")
+    (tmp_path / "x.jsonl").write_text('{"t": {"de": "Satz", "en": null}}\n{"t": {"de": "Satz", "en": "Sentence"}}\n')
+    memory, records = {"tmx": "x.tmx"}, {"records": "x.jsonl", "columns": {"de": "t.de", "en": "t.en"}}
+    start(words(settings(files={}, train=[memory, records], dev=[memory], test=[records])))
+    raw = tmp_path / "results/mini/raw"
+    summary = json.loads((raw / "raw.json").read_text())
+    assert (raw / "train.de").read_text() == "Satz\n" * 3 and (raw / "train.en").read_text() == "Sentence\n" * 3
+    assert summary["pairs"] == {"train": 3, "dev": 2, "test": 1}
+    assert summary["dropped"] == {"train": {"untranslated": 2}, "dev": {"untranslated": 1}, "test": {"untranslated": 1}}
+    assert summary["inline_elements"] == {"train": 2, "dev": 2}
+    assert [run[1:] for run in summary["places"]["dev"]] == [["x.tmx", "x.tmx", 3], ["x.tmx", "x.tmx", 5]]
+    assert [run[1:] for run in summary["places"]["test"]] == [["x.jsonl", "x.jsonl", 2]]
+    assert {"x.tmx", "x.jsonl"} <= summary["provenance"]["inputs"].keys()
+    assert f"train 3{left_out({'untranslated': 2}, 2)}, dev 2" in capsys.readouterr().err
+
+
 def test_mirrors_of_the_environment_come_first(tmp_path, mirror, monkeypatch, capsys):
     monkeypatch.setenv("CONTINUUM_MIRRORS", f"{tmp_path / 'nowhere'}:{mirror}")
     start(words(settings(), "--mirrors", str(tmp_path / "other")))

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.datasets import RawText, TextPart, file_and_members
+from workflow_src.config.datasets import RawText
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig, with_needed
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
@@ -130,18 +130,18 @@ class Graph(Paths):
     @property
     def monolingual_texts(self) -> list[str]:
         """Names of the texts of the source language, in the order of the recipe."""
-        return [part.texts[self.recipe.source] for part in self.recipe.monolingual]
+        return [text for part in self.recipe.monolingual for text in part.names((self.recipe.source,))]
 
     @property
     def monolingual_files(self) -> RawText:
         """The texts of the source language, with those files of the dataset that they lie in."""
-        dataset, texts = self.loaded.dataset, self.monolingual_texts
-        names = {file_and_members(text)[0] for text in texts}
+        dataset, parts = self.loaded.dataset, self.recipe.monolingual
+        names = {name for part in parts for name in part.files((self.recipe.source,))}
         return RawText(
             name=dataset.name,
             languages=dataset.languages,
             files={name: file for name, file in dataset.files.items() if name in names},
-            monolingual=tuple(TextPart(texts={self.recipe.source: (text,)}) for text in texts),
+            monolingual=tuple(part.only(self.recipe.source) for part in parts),
         )
 
     def source_text(self, text: str) -> str:
@@ -236,8 +236,9 @@ class Graph(Paths):
         """Files of the user's with text of the source language, by setting. They count by their contents too."""
         source = self.recipe.source
         names = {
-            f"recipe.monolingual[{number}].texts.{source}": file_and_members(text)[0]
-            for number, text in enumerate(self.monolingual_texts)
+            f"recipe.monolingual[{number}].{part.setting(source)}": name
+            for number, part in enumerate(self.recipe.monolingual)
+            for name in part.files((source,))
         }
         return {setting: name for setting, name in names.items() if name not in self.loaded.dataset.files}
 

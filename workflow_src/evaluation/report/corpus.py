@@ -34,7 +34,8 @@ def table(corpus: CorpusSummary, monolingual: CorpusSummary | None, texts: Mappi
 def _row(title: str, count: str, counts: CorpusSummary, split: str) -> list[str]:
     words = counts.words.get(split, {})
     by_language = ", ".join(f"{words[code]:,} {code}" for code in sorted(words)) or "–"
-    return [title, by_language, drops.words(counts.dropped.get(split, {})), count]
+    left_out = drops.words(counts.dropped.get(split, {}), counts.inline_elements.get(split, 0))
+    return [title, by_language, left_out, count]
 
 
 def warnings(

@@ -31,6 +31,7 @@ class CorpusSummary(Lenient):
     words: dict[str, dict[str, int]] = {}
     read: dict[str, int] = {}
     dropped: dict[str, dict[str, int]] = {}
+    inline_elements: dict[str, int] = {}
     found_in_train: dict[str, dict[str, int]] = {}
     round_trip_bleu: dict[str, float] = {}
     # The share of lines by split and language, of texts that look tokenised.

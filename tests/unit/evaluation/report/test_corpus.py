@@ -42,6 +42,13 @@ def test_the_table_counts_pairs_words_and_drops_by_reason():
     assert corpus.table(CorpusSummary(), None, {}) is None
 
 
+def test_inline_elements_of_translation_memories_are_counted_beside_the_pairs_left_out():
+    memories = CONTENT.model_copy(update={"inline_elements": {"train": 1200, "dev": 3}})
+    train, dev, test = (left_out for _, _, left_out, _ in corpus.table(memories, None, {}).rows)
+    assert train.startswith("800 another translation kept, ") and train.endswith(", 1,200 inline elements")
+    assert (dev, test) == ("3 inline elements", "none")
+
+
 def test_text_of_one_language_has_a_row_and_its_filters_too():
     counts = CorpusSummary(
         source="ro",

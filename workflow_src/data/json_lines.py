@@ -1,0 +1,100 @@
+"""Records: JSON lines, an object on each line, with texts in fields that may lie in further objects."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from workflow_src.config.datasets import RecordsPart
+from workflow_src.data.rows import Row, one_line
+from workflow_src.errors import ArtifactError, did_you_mean, nearest, short_repr
+
+MOST_NAMES_SHOWN = 8
+# The value of a field that an object lacks; null is a value.
+MISSING: Any = object()
+
+
+def record_rows(
+    lines: Iterable[str], part: RecordsPart, name: str, languages: tuple[str, str], dropped: Counter[str]
+) -> Iterator[Row]:
+    """The rows of the JSON lines `name`, with the fields of two languages.
+
+    Empty lines, and records with null in place of a text, are left out and counted in `dropped`. Raises ArtifactError
+    naming the file and the line where a line is no object, where a field is missing, and where a text is none.
+    """
+    fields = [str(part.columns[language]) for language in languages]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            dropped["blank_line"] += 1
+            continue
+        record = _record(line, name, number)
+        texts = [_text(record, field, name, number) for field in fields]
+        score = None if part.score_column is None else _value(record, str(part.score_column), name, number)
+        first, second = texts
+        if first is None or second is None:
+            dropped["untranslated"] += 1
+            continue
+        yield Row(number, first, second, score)
+
+
+def _record(line: str, name: str, number: int) -> dict[str, Any]:
+    fix = "write one object on each line, as `jq -c` does"
+    try:
+        record = json.loads(line)
+    except RecursionError:
+        raise ArtifactError(name, "has values in too many others", fix, number) from None
+    except ValueError as failure:
+        raise ArtifactError(name, f"is not JSON ({failure})", fix, number) from None
+    if not isinstance(record, dict):
+        raise ArtifactError(name, f"is {short_repr(record)}, not an object", fix, number)
+    return record
+
+
+def _field(record: dict[str, Any], field: str) -> Any:
+    """The value of a field; a dot in its name leads into an object, unless the name itself has the dot."""
+    if field in record:
+        return record[field]
+    for end in (index for index, character in enumerate(field) if character == "."):
+        inner = record.get(field[:end])
+        if isinstance(inner, dict) and (value := _field(inner, field[end + 1 :])) is not MISSING:
+            return value
+    return MISSING
+
+
+def _value(record: dict[str, Any], field: str, name: str, number: int) -> Any:
+    value = _field(record, field)
+    if value is MISSING:
+        names = list(_names(record))
+        similar = nearest(field, names)
+        more = ", ..." if len(names) > MOST_NAMES_SHOWN else ""
+        listed = f"it has {', '.join(names[:MOST_NAMES_SHOWN])}{more}" if names else "it is empty"
+        fix = f"{listed}; {did_you_mean(similar)}" if similar else listed
+        raise ArtifactError(name, f'has no field "{field}"', fix, number)
+    return value
+
+
+def _names(record: dict[str, Any], start: str = "") -> Iterator[str]:
+    """Names of the fields of an object and of those in it."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _names(value, f"{start}{name}.")
+        else:
+            yield f"{start}{name}"
+
+
+def _text(record: dict[str, Any], field: str, name: str, number: int) -> str | None:
+    value = _value(record, field, name, number)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        inner = ", ".join(list(_names(value, f"{field}."))[:MOST_NAMES_SHOWN]) if isinstance(value, dict) else ""
+        problem = f'has {short_repr(value)} in the field "{field}", where text is expected'
+        raise ArtifactError(name, problem, f"name one of {inner}" if inner else "name another field", number)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as failure:
+        problem = f'has half of a character, \\u{ord(value[failure.start]):04x}, in the field "{field}"'
+        raise ArtifactError(name, problem, "write both of its escapes, or the character", number) from None
+    return one_line(value)

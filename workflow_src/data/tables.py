@@ -1,0 +1,147 @@
+"""Tables: rows of cells between separators or as CSV, with or without a row of names."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from workflow_src.config.datasets import TablePart
+from workflow_src.config.languages import two_letters
+from workflow_src.data.rows import Row, one_line
+from workflow_src.errors import ArtifactError, did_you_mean, nearest
+
+# Characters of a cell of CSV.
+LONGEST_CELL = 1 << 24
+NO_QUOTES = "set quoted: false in its part if quotes are text"
+# Names of columns that name no language.
+SIDES = ("source", "target", "src", "tgt", "trg")
+MOST_NAMES_SHOWN = 8
+log = logging.getLogger("continuum")
+
+
+def table_rows(
+    lines: Iterable[str], part: TablePart, name: str, languages: tuple[str, str], dropped: Counter[str]
+) -> Iterator[Row]:
+    """The rows of the table `name`, with the columns of two languages.
+
+    Empty lines, and a first row that names its columns though the part does not say so, are left out and counted in
+    `dropped`. Raises ArtifactError naming the table where a column is missing, and where cells cannot be told apart.
+    """
+    rows = _rows_of_cells(lines, part, name, dropped)
+    first_row = next(rows, None)
+    if first_row is None:
+        return
+    number, head = first_row
+    numbers = {
+        setting: _column_number(column, head, part, name, number) for setting, column in part.column_settings.items()
+    }
+    of_languages = {language: numbers[f"columns.{language}"] for language in languages}
+    if not part.header and _names_its_columns(head, of_languages):
+        _warn_of_header(name)
+        dropped["header"] += 1
+    elif not part.header:
+        rows = itertools.chain([first_row], rows)
+    first, second = (of_languages[language] for language in languages)
+    score = numbers.get("score_column")
+    for number, cells in rows:
+        yield Row(number, one_line(cells[first]), one_line(cells[second]), None if score is None else cells[score])
+
+
+def _column_number(column: int | str, head: Sequence[str], part: TablePart, name: str, line: int) -> int:
+    """The number, from 0, of a column in the first row of a table. Raises ArtifactError where it is not there."""
+    if isinstance(column, str):
+        names = [cell.strip() for cell in head]
+        if names.count(column) == 1:
+            return names.index(column)
+        if column in names:
+            raise ArtifactError(name, f'has several columns "{column}"', "give the number of one, from 0", line)
+        similar = nearest(column, names)
+        more = ", ..." if len(names) > MOST_NAMES_SHOWN else ""
+        listed = f"it has {', '.join(names[:MOST_NAMES_SHOWN])}{more}"
+        fix = f"{listed}; {did_you_mean(similar)}" if similar else f"{listed}; check columns and separator"
+        raise ArtifactError(name, f'has no column "{column}" in its first row', fix, line)
+    most = max(number for number in part.column_settings.values() if isinstance(number, int))
+    if most >= len(head):
+        raise ArtifactError(
+            name,
+            f"has {len(head)} columns in line {line}, but {most + 1} are needed",
+            "check columns and separator in the dataset",
+        )
+    return column
+
+
+def _rows_of_cells(
+    lines: Iterable[str], part: TablePart, name: str, dropped: Counter[str]
+) -> Iterator[tuple[int, list[str]]]:
+    """(the line where a row ends, its cells), equally many in each row.
+
+    Where cells may be quoted, these are read as RFC 4180 has it. Empty lines are no rows, and are counted in `dropped`.
+    Raises ArtifactError naming the table and the line where quotes do not fit, or where rows differ in their columns,
+    as after a quote that is never closed, or with a separator inside of a text.
+    """
+    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator)
+    width = None
+    for number, cells in rows:
+        if not cells:
+            dropped["blank_line"] += 1
+            continue
+        if width not in (None, len(cells)):
+            raise ArtifactError(
+                name,
+                f"has {len(cells)} columns, and the rows before it have {width}",
+                "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES,
+                line=number,
+            )
+        width = len(cells)
+        yield number, cells
+
+
+def _plain_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    for number, line in enumerate(lines, 1):
+        yield number, line.split(separator) if line.strip() or separator in line else []
+
+
+def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
+    csv.field_size_limit(LONGEST_CELL)
+    try:
+        for row in reader:
+            is_blank = len(row) == 1 and not row[0].strip()
+            yield reader.line_num, [] if is_blank else row
+    except csv.Error as failure:
+        if "field limit" in str(failure):
+            problem = f"has a cell of more than {LONGEST_CELL:,} characters, which ends in this line or later"
+            raise ArtifactError(
+                name, problem, "shorten it; if a quote is never closed, correct it, or " + NO_QUOTES, reader.line_num
+            ) from None
+        raise ArtifactError(
+            name,
+            f"cannot be read as CSV up to line {reader.line_num} ({failure})",
+            "correct its quotes, or " + NO_QUOTES,
+        ) from None
+
+
+def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
+    """True for a row whose cells are the names of its `columns`, by language: codes, English names, or the side."""
+    from iso639 import Language, LanguageNotFoundError
+
+    for language, column in columns.items():
+        names = {language.casefold(), *SIDES}
+        with contextlib.suppress(LanguageNotFoundError):
+            names.add(Language.match(language).name.casefold())
+        cell = cells[column].strip().casefold()
+        if cell not in names and two_letters(cell) != two_letters(language):
+            return False
+    return True
+
+
+@functools.cache
+def _warn_of_header(name: str) -> None:
+    """Warn once, though a command reads a table several times."""
+    log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)

@@ -1,0 +1,137 @@
+"""Translation memories (TMX 1.1 to 2.0): the units that have segments in two languages, one after another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
+
+from lxml import etree
+
+from workflow_src.config.languages import two_letters
+from workflow_src.errors import ArtifactError
+
+LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
+# Inline elements whose content is the code of a document's format, not text.
+NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
+MOST_CODES_SHOWN = 8
+
+
+class Unit(NamedTuple):
+    """The line where a unit begins, from 1, its two texts on one line each, and the inline elements that they lost."""
+
+    line: int
+    first: str
+    second: str
+    inline: int
+
+
+def units(
+    stream: IO[bytes], name: str, languages: tuple[str, str], variants: Mapping[str, str], dropped: Counter[str]
+) -> Iterator[Unit]:
+    """The units of the translation memory `name` that have both languages, which may be the same one.
+
+    A segment is in a language where its xml:lang is a code of the language, alone or with a region or a script (de,
+    de-AT, deu); `variants` name the only xml:lang of a language that is read. Of several segments of a language in one
+    unit, that with the code alone is taken, else the first. Units without one of the languages and further segments
+    are counted in `dropped`. Memory does not grow with the file; neither a DTD nor entities are read.
+
+    Raises ArtifactError naming the file, and the line where it is no well-formed XML or a segment has an entity, and
+    for a file without any unit in both languages.
+    """
+    codes: Counter[str] = Counter()
+    unit_count, count = 0, 0
+    choosers = [_chooser(language, variants.get(language)) for language in dict.fromkeys(languages)]
+    for element in _elements(stream, name):
+        unit_count += 1
+        segments = [(_code(variant), variant) for variant in element.iterchildren("{*}tuv")]
+        codes.update(code for code, _ in segments)
+        chosen = [choose(segments) for choose in choosers]
+        if not all(chosen):
+            dropped["untranslated"] += 1
+            continue
+        if further := sum(len(fitting) - 1 for fitting in chosen):
+            dropped["other_segment"] += further
+        texts = [_text(fitting[0].find("{*}seg"), name) for fitting in chosen]
+        (first, _), (second, _) = texts[0], texts[-1]
+        count += 1
+        yield Unit(element.sourceline, first, second, sum(inline for _, inline in texts))
+    if not unit_count:
+        raise ArtifactError(name, "has no units (<tu>)", "check the file")
+    if not count:
+        listed = ", ".join(code or "none" for code, _ in codes.most_common(MOST_CODES_SHOWN))
+        wanted = " and ".join(variants.get(language, language) for language in dict.fromkeys(languages))
+        raise ArtifactError(name, f"has no unit with segments in {wanted}", f"their xml:lang are {listed or 'none'}")
+
+
+def _elements(stream: IO[bytes], name: str) -> Iterator[Any]:
+    """The <tu> elements of a file, each of which is removed before the next one is read."""
+    try:
+        for _, element in etree.iterparse(
+            stream,
+            events=("end",),
+            tag="{*}tu",
+            load_dtd=False,
+            no_network=True,
+            resolve_entities=False,
+            collect_ids=False,
+            remove_comments=True,
+            remove_pis=True,
+        ):
+            yield element
+            element.clear(keep_tail=False)
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as failure:
+        if not failure.lineno:
+            raise ArtifactError(name, "is empty", "check the file") from None
+        message = str(failure).partition(", line ")[0]
+        raise ArtifactError(
+            name, f"is not well-formed XML ({message})", "correct the file", line=failure.lineno
+        ) from None
+
+
+def _code(variant: Any) -> str:
+    """The xml:lang of a <tuv>; `lang` in TMX 1.1."""
+    return str(variant.get(LANGUAGE) or variant.get("lang") or "").strip().casefold().replace("_", "-")
+
+
+def _chooser(language: str, variant: str | None) -> Callable[[list[tuple[str, Any]]], list[Any]]:
+    """A function of the segments of a unit with their codes: those in the language, the one to take first."""
+    if variant is not None:
+        only = variant.strip().casefold().replace("_", "-")
+        return lambda segments: [segment for code, segment in segments if code == only]
+
+    def choose(segments: list[tuple[str, Any]]) -> list[Any]:
+        fitting = [(code, segment) for code, segment in segments if two_letters(code.split("-")[0]) == wanted]
+        return [segment for code, segment in sorted(fitting, key=lambda entry: "-" in entry[0])]
+
+    wanted = two_letters(language)
+    return choose
+
+
+def _text(element: Any, name: str) -> tuple[str, int]:
+    """The text of a <seg> on one line, without native code; and the number of inline elements in it."""
+    if element is None:
+        return "", 0
+    pieces, inline = _pieces(element, name)
+    return " ".join("".join(pieces).split()), inline
+
+
+def _pieces(element: Any, name: str) -> tuple[list[str], int]:
+    pieces, inline = [element.text or ""], 0
+    for child in element:
+        if child.tag is etree.Entity:
+            raise ArtifactError(
+                name,
+                f"has the entity {child.text}, which is not read",
+                "write the character in its place",
+                line=element.sourceline,
+            )
+        inline += 1
+        if etree.QName(child).localname not in NATIVE_CODE:
+            inner, inner_count = _pieces(child, name)
+            pieces += inner
+            inline += inner_count
+        pieces.append(child.tail or "")
+    return pieces, inline
