@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from workflow_src.errors import ConfigError, InputError
+from workflow_src.families.transformer.model import Transformer
 from workflow_src.spec import Export
 from workflow_src.types import BOS, EOS, PAD, UNK
 
@@ -50,7 +51,7 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     number than the model's.
     """
     ct2 = library()
-    if not hasattr(model, "target_embedding") or not hasattr(model, "output_bias"):
+    if not isinstance(model, Transformer):
         raise InputError(type(model).__name__, "is no model of family transformer", "CTranslate2 can hold no other")
     sizes = {side: getattr(model, f"{side}_embedding").weight.size(0) for side in ("source", "target")}
     for side, size in sizes.items():

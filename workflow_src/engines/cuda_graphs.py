@@ -98,7 +98,7 @@ class CapturedSearches:
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, limit)
         ids = filled(sources, *key[1:])
         if isinstance(search, StepSearch):
-            if not hasattr(search.model, "start_fixed"):
+            if not search.model.can_start_fixed:
                 return search.translate(ids[:count].to(self.device))
             return self._steps.translate(graph, search, ids, count)
         if isinstance(search, DraftSearch):
@@ -115,7 +115,7 @@ class CapturedSearches:
                 return self._translated(rows, drafting.settings, False, search.drafting_networks)
             return drafting.translate(pad(rows, eos=True).to(self.device))
 
-        if not hasattr(search.model, "start_fixed"):
+        if not search.model.can_start_fixed:
             return search.translate(ids[: len(sources)].to(self.device))
         return self._blocks.verify(graph, search, ids, search.drafts(sources, draft))
 

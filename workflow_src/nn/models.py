@@ -18,7 +18,7 @@ from workflow_src.nn.layers import Embedding, Memory, Stack, attention_bias, che
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.recurrent import WordEmbedding
 from workflow_src.runtime.device import on_device
-from workflow_src.types import PAD, Batch, IncrementalDecoder, Symbols, wide, with_end
+from workflow_src.types import PAD, Batch, FixedDecoder, IncrementalDecoder, Symbols, wide, with_end
 
 
 def mean_gains(logits: Tensor, mask: Tensor) -> Tensor:
@@ -116,6 +116,8 @@ class AutoregressiveModel(Model, Scorer):
     """p(y|x) = product over t of p(y_t | y_<t, x). A subclass's embedding of targets is its output projection."""
 
     target_embedding: Embedding | WordEmbedding
+    # Whether it has `start_fixed`, by which engines capture steps and blocks.
+    can_start_fixed = False
 
     def hidden(self, memory: Any, target: Tensor) -> Tensor:
         """Last decoder states (B, T+1, D) when the decoder reads BOS and then target.
@@ -128,6 +130,13 @@ class AutoregressiveModel(Model, Scorer):
     def start(self, memory: Any) -> IncrementalDecoder:
         """The decoder one position or block at a time, as searches use it; here one that keeps no states."""
         return RereadingDecoder(self, memory)
+
+    def start_fixed(self, memory: Any, width: int, length: int, cache: Tensor | None = None) -> FixedDecoder:
+        """The decoder with shapes that depend on no value: `width` rows a sentence, room for `length` positions.
+
+        `cache` is that of an earlier one with the same shapes, which is used again.
+        """
+        raise NotImplementedError
 
     def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
         """log p(y_t | y_<t, x) of target (B, T) and of its end symbol, (B, T+1); 0 at padding."""

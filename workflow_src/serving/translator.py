@@ -25,6 +25,7 @@ from workflow_src.engines.choose import EAGER, Opened, choose_mode, open_engine,
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
+from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.nn.weights import set_weights
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import device_memory
@@ -293,7 +294,7 @@ def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
     """The model on its device, in its precision."""
     if runtime.dtype == torch.float32:
         return model.to(runtime.device)
-    if hasattr(model, "start"):
+    if isinstance(model, AutoregressiveModel):
         # Its decoding step keeps everything in one type.
         return model.to(runtime.device, runtime.dtype)
     return narrow_stacks(model.to(runtime.device), runtime.dtype)

@@ -224,8 +224,8 @@ class Family:
     order           place among families in tables
     loss_title      of the panel of its training loss; families that say the same share one
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
-                    on the CPU: a requirement of CUDA graphs, which capture steps of autoregressive networks with
-                    `start_fixed`
+                    on the CPU: a requirement of CUDA graphs, which capture steps of autoregressive networks that say
+                    `can_start_fixed`
     """
 
     name: Name

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from miniatures import beam_search, greedy
+from miniatures import beam_search, greedy, nat
 from refusals import fields_of
 
 from workflow_src.data.batching import pad
@@ -150,6 +150,9 @@ def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(InputError, match=r"^Linear"):
         write_model(torch.nn.Linear(2, 2), {}, tmp_path)
+    # Its networks have embeddings and an output bias, too.
+    with pytest.raises(InputError, match=r"^NonAutoregressiveModel"):
+        write_model(nat(), {}, tmp_path)
     assert list(tmp_path.iterdir()) == []
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
     with pytest.raises(ConfigError) as refused:

@@ -28,6 +28,7 @@ class Transformer(EncoderDecoder, AutoregressiveModel):
 
     target_embedding: Embedding
     shares_source = True
+    can_start_fixed = True
 
     def __init__(self, config: TransformerConfig, source_size: int, target_size: int, joint: bool):
         super().__init__(config, source_size, target_size, joint)
