@@ -25,6 +25,11 @@ class Matches(Frozen):
     )
 
 
+def loss_title(objective: Matches) -> str:
+    """The title of a panel: matches are no likelihood in nats."""
+    return "1 - F1 of n-grams" if objective.ngrams else "Training loss"
+
+
 def continues_training(objective: Matches) -> str | None:
     """Outputs of an untrained system match nothing."""
     return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None

@@ -222,7 +222,7 @@ class Family:
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
-    loss_title      of the panel of its training loss; families that say the same share one
+    loss_title      (objective settings) -> title of the panel of its training loss; systems that say the same share one
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
                     on the CPU: a requirement of CUDA graphs, which capture steps of autoregressive networks that say
                     `can_start_fixed`
@@ -256,7 +256,7 @@ class Family:
     rule: TrainingRule | None = None
     look: Look = Look()
     order: int = 100
-    loss_title: str = "Training loss"
+    loss_title: Callable[[Any], str] = lambda _objective: "Training loss"
     static: bool = True
 
     @property

@@ -40,6 +40,11 @@ class Log:
     seed: int
     entries: list[dict[str, Any]]
 
+    @property
+    def loss_title(self) -> str:
+        """The title of the panel of its training loss."""
+        return self.system.family.loss_title(self.system.objective)
+
     def points(self, key: str) -> list[tuple[float, float]]:
         """Updates, and a figure of validation or training."""
         return finite((entry["step"], entry.get(key)) for entry in self.entries)
@@ -53,14 +58,14 @@ class Log:
 def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     """Title, logs and curves of every panel with at least one curve."""
     by_order = sorted(logs, key=lambda log: log.system.family.order)
-    losses = list(dict.fromkeys(log.system.family.loss_title for log in by_order))
+    losses = list(dict.fromkeys(log.loss_title for log in by_order))
     keys_without_own_panel = UNDRAWN | {key for _, curves in [*PANELS, *LAST_PANELS] for key, _, _ in curves}
     logged = dict.fromkeys(key for log in logs for entry in log.entries for key in entry)
     own_keys = [key for key in logged if key.startswith("dev_") and key not in keys_without_own_panel]
     words = {key: key.removeprefix("dev_").replace("_", " ") for key in own_keys}
     titled = [(f"{words[key]} on dev".capitalize().replace("Bleu", "BLEU"), [(key, 0, "")]) for key in own_keys]
     loss: Curves = [("loss", 0, "")]
-    panels = [(title, [log for log in logs if log.system.family.loss_title == title], loss) for title in losses]
+    panels = [(title, [log for log in logs if log.loss_title == title], loss) for title in losses]
     common = [(title, list(logs), curves) for title, curves in PANELS]
     last = [(title, list(logs), curves) for title, curves in [*LAST_PANELS, *titled]]
     all_panels = [*panels[:1], *common, *panels[1:], *last]

@@ -30,5 +30,5 @@ FAMILY = Family(
     rule="train_refiner",
     look=Look("#009e73", light="#008562", dark="#3cc79b"),
     order=3,
-    loss_title="Score-matching loss",
+    loss_title=lambda _objective: "Score-matching loss",
 )

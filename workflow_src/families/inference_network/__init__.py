@@ -26,5 +26,5 @@ FAMILY = Family(
     continues=tuple(name for name in CmlmConfig.model_fields if name != "dropout"),
     look=Look("#c2185b", dark="#f06292"),
     order=6,
-    loss_title="Energy and length loss",
+    loss_title=lambda _objective: "Energy and length loss",
 )

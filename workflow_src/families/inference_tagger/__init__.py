@@ -25,5 +25,5 @@ FAMILY = Family(
     order=6,
     static=tagger.FAMILY.static,
     rule="train_inference_network",
-    loss_title="Energy and length loss",
+    loss_title=lambda _objective: "Energy and length loss",
 )

@@ -22,5 +22,5 @@ FAMILY = Family(
     rule="train_refiner",
     look=Look("#d55e00", light="#c25400", dark="#f0883e"),
     order=2,
-    loss_title="Score-matching loss",
+    loss_title=lambda _objective: "Score-matching loss",
 )

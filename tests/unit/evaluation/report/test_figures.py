@@ -109,6 +109,16 @@ def test_there_is_no_picture_without_content():
     assert [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()] == ["BLEU on dev"]
 
 
+def test_losses_of_other_units_have_panels_of_their_own():
+    """Nats, and 1 - F1 of n-grams, which one family learns too."""
+    matching = {"family": "nat", "preset": "tiny", "data": "raw", "init_from": "ctc", "objective": {"ngrams": 2}}
+    plan = reports.manifest(systems=reports.SYSTEMS | {"bigrams": matching}).plan
+    entries = [{"step": step, "loss": 1 / step} for step in (1, 2)]
+    logs = [figures_learning.Log(plan.system(name), 1, entries) for name in ("teacher", "ctc", "bigrams")]
+    panels = {axes.get_title(loc="left"): len(axes.lines) for axes in figures_learning.learning_curves(logs).axes}
+    assert panels == {"Training loss": 2, "1 - F1 of n-grams": 1}
+
+
 def test_what_was_not_measured_has_no_panel():
     rows = [reports.row("lvm", name, 30.0, validity=None) for name in ("prior-mean", "delta-1", "delta-2")]
     groups = tables.groups(rows, MANIFEST, "none")
