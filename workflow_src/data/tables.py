@@ -49,7 +49,7 @@ def table_rows(
     first, second = (of_languages[language] for language in languages)
     score = numbers.get("score_column")
     for number, cells in rows:
-        yield Row(number, one_line(cells[first]), one_line(cells[second]), None if score is None else cells[score])
+        yield Row(number, cells[first].strip(), cells[second].strip(), None if score is None else cells[score])
 
 
 def _column_number(column: int | str, head: Sequence[str], part: TablePart, name: str, line: int) -> int:
@@ -80,7 +80,8 @@ def _rows_of_cells(
 ) -> Iterator[tuple[int, list[str]]]:
     """(the line where a row ends, its cells), equally many in each row.
 
-    Where cells may be quoted, these are read as RFC 4180 has it. Empty lines are no rows, and are counted in `dropped`.
+    Where cells may be quoted, these are read as RFC 4180 has it, and line breaks in them become spaces. Empty lines are
+    no rows, and are counted in `dropped`.
     Raises ArtifactError naming the table and the line where quotes do not fit, or where rows differ in their columns,
     as after a quote that is never closed, or with a separator inside of a text.
     """
@@ -113,7 +114,7 @@ def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tu
     try:
         for row in reader:
             is_blank = len(row) == 1 and not row[0].strip()
-            yield reader.line_num, [] if is_blank else row
+            yield reader.line_num, [] if is_blank else [one_line(cell) for cell in row]
     except csv.Error as failure:
         if "field limit" in str(failure):
             problem = f"has a cell of more than {LONGEST_CELL:,} characters, which ends in this line or later"

@@ -305,10 +305,19 @@ class BaseTranslator(ABC):
         return family.traits - (family.lacks(self.models[name].config) if name in self.models else frozenset())
 
     def trace(
-        self, lines: list[str], search: str | SearchSettings | None = None, normalised: bool = False, **fields: Any
+        self,
+        lines: list[str],
+        search: str | SearchSettings | None = None,
+        normalised: bool = False,
+        systems: Mapping[str, BaseTranslator] | None = None,
+        **fields: Any,
     ) -> list[list[str]]:
-        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ConfigError without any steps."""
+        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ConfigError without any steps.
+
+        `systems` are as those of `search`.
+        """
         settings, role_systems = self.settings(search, **fields)
+        role_systems = {**(systems or {}), **role_systems}
         declared = registry.search_of(settings)
         if not declared.traceable:
             raise ConfigError("search", declared.name, problem="it has no refinement steps to show")

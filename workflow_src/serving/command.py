@@ -14,13 +14,14 @@ from typing import Any
 from workflow_src import registry
 from workflow_src.data.lines import count_lines, read_lines_and_pauses
 from workflow_src.data.placeholders import outcome_words
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.files import inputs_and_outputs
-from workflow_src.serving.options import Options, option, parse
+from workflow_src.serving.interactive import answer, typed_lines
+from workflow_src.serving.options import INTERACTIVE_BEST, Options, option, parse
 from workflow_src.serving.progress import shown_progress
 from workflow_src.serving.translations import Extras, json_line, text_lines
 from workflow_src.serving.translator import Translator
@@ -85,15 +86,18 @@ class _Command:
         self.lines_with_lost = 0
 
     @functools.cached_property
-    def _opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
+    def opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
         options = self.options
         check_batch(options.batch)
         translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
         settings, systems = translator.settings(options.search, **_settings_of(options, translator))
+        n_best = options.n_best
+        if options.interactive and n_best is None:
+            n_best = min(INTERACTIVE_BEST, registry.search_of(settings).width(settings))
         if note := translator.why_eager(settings):
             log.warning("warning: %s", note)
         as_json = options.output_format == "jsonl"
-        extras = Extras(options.n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
+        extras = Extras(n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
         # Report wrong settings even when there is nothing to translate.
         translator.translations([], settings, systems, options.batch, extras)
         return translator, settings, systems, extras
@@ -103,7 +107,7 @@ class _Command:
 
         What has arrived is translated before more is waited for. Warnings name the file if `named`.
         """
-        options, (translator, settings, systems, extras) = self.options, self._opened
+        options, (translator, settings, systems, extras) = self.options, self.opened
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines_and_pauses(path, own=True), 64 * options.batch):
@@ -151,13 +155,29 @@ class _Command:
                 first,
                 ", …" if len(self.lost) > SHOWN else "",
             )
-        placeholders = self._opened[0].placeholders
+        placeholders = self.opened[0].placeholders
         if any(placeholders[name] for name in ("missing", "surplus", "dropped")):
             log.warning("warning: %s", outcome_words(placeholders))
 
 
+def converse(options: Options) -> None:
+    """Translate line after line of standard input, each with its alternatives. An error of a line does not end it."""
+    translator, settings, systems, extras = _Command(options).opened
+    output = console.standard_output()
+    for line in typed_lines():
+        try:
+            shown = list(answer(translator, line, settings, systems, extras, options))
+        except InputError as failure:
+            print(f"error: {failure}", file=sys.stderr)
+        else:
+            console.write(output, shown)
+
+
 def translate(options: Options) -> None:
     """Translate the files of the options, each into its output."""
+    if options.interactive:
+        converse(options)
+        return
     pairs = inputs_and_outputs(options.input, options.output)
     command = _Command(options)
     terminals = [stream for stream in (sys.stdin, sys.stdout) if stream is not None and stream.isatty()]

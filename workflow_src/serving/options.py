@@ -16,6 +16,8 @@ from workflow_src.serving import bundle
 from workflow_src.serving.choice import choice_words
 from workflow_src.spec import Search
 
+# Hypotheses of a line that the interactive command shows.
+INTERACTIVE_BEST = 5
 PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 
 
@@ -36,6 +38,7 @@ class Options:
     split: bool
     n_best: int | None
     scores: bool
+    interactive: bool
     output_format: Literal["text", "jsonl"]
     input: list[Path]
     output: Path | None
@@ -74,8 +77,19 @@ def parse(words: list[str] | None) -> Options:
         if not values["output"]:
             raise ConfigError("--output", "", problem="it names no file", hint="name one, or remove it")
         values["output"] = console.user_path(values["output"])
+    if values["interactive"]:
+        _check_interactive(values)
     settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
     return Options(**values, settings=settings)
+
+
+def _check_interactive(values: Mapping[str, Any]) -> None:
+    """Raises ConfigError for options that have no effect where lines are typed and answers are shown."""
+    for name, unset in (("input", []), ("output", None), ("output_format", "text"), ("scores", False)):
+        if values[name] != unset:
+            value = list(map(str, values[name])) if name == "input" else values[name]
+            problem = "--interactive reads what you type, and shows text with scores"
+            raise ConfigError(option(name), value, problem=problem, hint="remove one of the two")
 
 
 def _parser(search: Search | None, description: bundle.Description | None) -> argparse.ArgumentParser:
@@ -119,6 +133,13 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         help="the N best hypotheses of a search that holds several, each on a line after the number of its source line",
     )
     parser.add_argument("--scores", action="store_true", help="put the score and a tab before each text")
+    parser.add_argument(
+        "--interactive",
+        action="store_true",
+        help="translate line after line as you type them, each with its best hypotheses and their scores (--n-best; "
+        f"default: {INTERACTIVE_BEST}, or as many as the search holds), characters outside of the vocabulary, and the "
+        "outputs of refinement steps; Ctrl-D ends",
+    )
     parser.add_argument(
         "--output-format",
         choices=("text", "jsonl"),

@@ -341,6 +341,11 @@ def test_columns_by_name_or_number(separator):
         assert [p.score for p in read(part | {"columns": columns, "score_column": "score"})[0]] == [0.9, 0.1]
 
 
+def test_separators_of_lines_stay_in_the_cells_of_a_table_without_quotes():
+    Path("x").write_text("eins\u2028und\tone\x0band\n")
+    assert texts(read({"table": "x", "columns": {"de": 0, "en": 1}})[0]) == [("eins\u2028und", "one\x0band")]
+
+
 def test_a_header_without_the_name_is_refused():
     Path("x").write_text("german\tenglish\tenglish\neins\tone\tuno\n")
     part = {"table": "x", "header": True}

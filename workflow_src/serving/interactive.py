@@ -1,0 +1,96 @@
+"""`continuum translate --interactive`: a line in, its translation with alternatives and steps out."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import sys
+from collections.abc import Iterator, Mapping
+
+from workflow_src import registry
+from workflow_src.errors import InputError
+from workflow_src.serving.base import BaseTranslator
+from workflow_src.serving.options import Options
+from workflow_src.serving.sentences import split_lines, whole_lines
+from workflow_src.serving.translations import Extras, Translation
+from workflow_src.spec import SearchSettings
+
+PROMPT = "> "
+
+
+def typed_lines() -> Iterator[str]:
+    """Lines of standard input until its end, without empty ones; with a prompt and editing on a terminal alone.
+
+    Raises InputError where standard input is closed.
+    """
+    if sys.stdin is None:
+        raise InputError("standard input", "is closed", "give lines to translate")
+    for stream in (sys.stdin, sys.stdout):
+        # As without --interactive, text is UTF-8; bytes that are none become an error of their line.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+    on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+    if on_terminal:
+        with contextlib.suppress(ImportError):
+            # Gives `input` keys to edit a line and to recall earlier ones; these are kept in memory alone.
+            import readline  # noqa: F401
+    while True:
+        try:
+            line = input(PROMPT if on_terminal else "")
+        except EOFError:
+            if on_terminal:
+                print()
+            return
+        if line.strip():
+            yield line
+
+
+def answer(
+    translator: BaseTranslator,
+    line: str,
+    settings: SearchSettings,
+    systems: Mapping[str, BaseTranslator],
+    extras: Extras,
+    options: Options,
+) -> Iterator[str]:
+    """The translation of a line; then, indented, hypotheses with scores, characters outside of the vocabulary, and the
+    output of each sentence after every step of a search that refines.
+
+    Raises InputError for a line that cannot be translated.
+    """
+    (translation,) = translator.translations(
+        [line],
+        settings,
+        systems,
+        extras=extras,
+        split=options.split,
+        normalised=options.normalised,
+        remove_repetitions=options.remove_repetitions,
+    )
+    yield translation.text
+    yield from _hypotheses(translation)
+    if translation.unknown:
+        unknown = dict.fromkeys(translation.unknown)
+        words = (f"{character} (lost)" if character in translation.lost else character for character in unknown)
+        yield f"  outside of the vocabulary: {', '.join(words)}"
+    declared = registry.search_of(settings)
+    if not declared.traceable:
+        return
+    is_split = options.split and not options.normalised
+    parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
+    try:
+        traces = translator.trace([part.text for part in parts], settings, options.normalised, systems)
+    except InputError as failure:
+        # A sentence that is cut for its translation has no steps as a whole.
+        yield f"  no steps: {failure}"
+        return
+    for outputs in traces:
+        for step, text in enumerate(outputs, declared.first_value):
+            yield f"  step {step}  {text}"
+
+
+def _hypotheses(translation: Translation) -> Iterator[str]:
+    for number, hypothesis in enumerate(translation.hypotheses, 1):
+        score = f"{hypothesis.score:.4f}" if math.isfinite(hypothesis.score) else "no score"
+        yield f"  {number}  {score}  {hypothesis.text}"
