@@ -31,15 +31,17 @@ def scored(rows: Iterable[Row], part: RowsPart, name: str, dropped: Counter[str]
     `dropped`. Raises ArtifactError naming the text and the line where a score is no number, and for a text without
     rows.
     """
-    count = 0
+    count, has_scores = 0, part.has_scores
     for row in rows:
-        score = None if row.score is None else _number(row, part, name)
-        # Written so that NaN is left out.
-        if part.minimum_score is not None and not (score is not None and score >= part.minimum_score):
-            dropped["minimum_score"] += 1
-            continue
+        if has_scores:
+            score = None if row.score is None else _number(row, part, name)
+            # Written so that NaN is left out.
+            if part.minimum_score is not None and not (score is not None and score >= part.minimum_score):
+                dropped["minimum_score"] += 1
+                continue
+            row = row._replace(score=score)
         count += 1
-        yield row._replace(score=score)
+        yield row
     if not count:
         reason = "" if part.minimum_score is None else f" with the score {part.minimum_score} or a higher one"
         raise ArtifactError(name, f"has no row{reason}", f"check the text{reason and ', or lower minimum_score'}")

@@ -238,6 +238,13 @@ def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks
     )
 
 
+def test_inline_elements_that_the_download_left_out_are_counted_where_a_user_looks(tmp_path):
+    texts = {f"{split}.{code}": "a b\n" for split in ("train", "dev", "test") for code in ("ro", "en")}
+    summary = write_raw(tmp_path / "raw", texts) / "raw.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"inline_elements": {"train": 4}}))
+    assert normalise(tmp_path)["inline_elements"] == {"train": 4}
+
+
 def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dropped(tmp_path, capsys):
     texts = {
         "train.ro": "bună ziua\nCe faci?\nda\n",
