@@ -18,6 +18,7 @@ from miniatures import context, gradients, lively, one, padded, pairs
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
+from workflow_src.nn.models import BlockModel
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, fill, needs, of_the_family, plugins, searches
@@ -104,6 +105,11 @@ def test_every_preset_is_valid(family):
     presets = yaml.safe_load(families()[family].presets.read_text(encoding="utf-8"))
     for name, preset in presets.items():
         assert families()[family].model.model_validate(preset), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_engines_compile_passes_over_blocks_of_models_that_have_them(family):
+    assert isinstance(make(family), BlockModel) == FAMILIES[family].blocks
 
 
 @pytest.mark.parametrize("vocabulary", VOCABULARIES)

@@ -5,9 +5,9 @@
 
 Networks have random weights, a shared vocabulary and presets of `config/models/`. All sources have the same length, and
 all outputs that of `--target`: autoregressive searches end no sentence before its limit, predicted lengths are forced.
-Where drafts are checked, the drafter's time counts, and in place of its outputs come those of greedy search, of which a
-share of the words is right and the others, at places drawn at random, are replaced. The passes depend on the places: a
-figure is the mean over several draws. `--block` sets the words that a pass checks.
+Where drafts are checked, the drafter's time counts, and in place of its outputs come those of greedy search in the same
+precision, of which a share of the words is right and the others, at places drawn at random, are replaced. The passes
+depend on the places: a figure is the mean over several draws. `--block` sets the words that a pass checks.
 Every round calls all engines of a row in turn. A row's figure on a GPU is the median of the calls. On a CPU it is the
 least processor time of a call on one thread, which other load disturbs less; CTranslate2 is there where it is
 installed.
@@ -40,7 +40,7 @@ from workflow_src.engines.ctranslate2_spec import write_model
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.registry import engines, families, search_of, searches
-from workflow_src.spec import MODEL, SearchSettings
+from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, UNK
 
 LIKELY, UNLIKELY = 1e6, -1e9
@@ -102,18 +102,6 @@ def settings_of(row: Row, options: argparse.Namespace) -> SearchSettings:
     return searches()[row.search].settings(**row.settings, **limit, **block)
 
 
-def drafts_of(
-    sources: list[list[int]], model: nn.Module, row: Row, options: argparse.Namespace
-) -> Iterator[list[list[list[int]]]]:
-    """One draft a sentence, several times: the output of greedy search, of whose words the row's share is right."""
-    greedy = searches()["greedy"].settings(max_length_ratio=settings_of(row, options).max_length_ratio)
-    source = pad(sources, eos=True).to(model.output_bias.device)
-    outputs = open_search({MODEL: model}, greedy, False).translate(source).tokens
-    draw = random.Random(3)
-    for _ in range(math.ceil(DRAFTED / len(sources))):
-        yield [[worsened(words, row.share, draw, options.vocabulary)] for words in outputs]
-
-
 def worsened(words: list[int], share: float, draw: random.Random, vocabulary: int) -> list[int]:
     """Words of which the share stays, rounded to whole words, and the others become other words."""
     worse, first = list(words), UNK + 1
@@ -137,7 +125,19 @@ def checking(call: Call, drafts: list[list[list[int]]]) -> Call:
     return called
 
 
-def checks(call: Call, draws: list[list[list[list[int]]]]) -> list[Call]:
+def drafted(call: Call, row: Row, options: argparse.Namespace, sentences: int) -> list[Call]:
+    """The call; where drafts are checked, calls with several draws of drafts, of whose words the row's share is right.
+
+    The right ones are those of greedy search in the precision of the call: its output, whatever the drafts are.
+    """
+    if row.share is None:
+        return [call]
+    outputs = checking(call, [[[]]] * sentences)().tokens
+    draw = random.Random(3)
+    draws = [
+        [[worsened(words, row.share, draw, options.vocabulary)] for words in outputs]
+        for _ in range(math.ceil(DRAFTED / sentences))
+    ]
     return [checking(call, drafts) for drafts in draws]
 
 
@@ -167,14 +167,16 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
             # As `Translator` does.
             models[name] = model.to(dtype) if hasattr(model, "start") else narrow_stacks(model, dtype)
     search = open_search(own_networks(models, settings), settings, False)
-    draws = [[]] if row.share is None else list(drafts_of(sources, models[row.family], row, options))
     if row.family != "transformer" or device.type == "cpu" or options.eager:
-        yield "eager", checks(lambda: search.translate(pad(sources, eos=True).to(device)), draws)
+        call = lambda: search.translate(pad(sources, eos=True).to(device))  # noqa: E731
+        yield "eager", drafted(call, row, options, batch)
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
-        engine = open_engine(declared, models, "fast", device)
-        engine.prepare(settings, False, None, batch == 1)
-        yield declared.title, checks(lambda: engine.search(sources, settings, False), draws)
+        for kind in declared.compute_types if device.type == "cpu" else [options.precision]:
+            engine = open_engine(declared, models, declared.modes[kind], device)
+            engine.prepare(settings, False, None, batch == 1)
+            call = functools.partial(engine.search, sources, settings, False)
+            yield f"{declared.title}, {kind}", drafted(call, row, options, batch)
 
 
 def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[tuple[str, list[Call]]]:

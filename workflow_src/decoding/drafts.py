@@ -12,14 +12,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.lengths import limits
+from workflow_src.decoding.ranking import EXAMPLES, Function
 from workflow_src.decoding.search import SearchModule
+from workflow_src.nn.models import BlockModel
 from workflow_src.runtime.device import on_cpu, on_device
 from workflow_src.spec import ROWS
-from workflow_src.types import BOS, EOS, PAD, Hypotheses, IncrementalDecoder, Networks, max_positions, wide
+from workflow_src.types import BOS, EOS, PAD, UNK, Hypotheses, IncrementalDecoder, Networks, max_positions, wide
 
 # Places of a draft, before and behind the one where the output's last word is expected, that are looked through.
 BEFORE, BEHIND = 2, 8
@@ -148,15 +150,21 @@ class DraftSearch(SearchModule):
         return self.verify(source, self.drafts(sources, draft))
 
     @torch.no_grad()
-    def verify(self, source: Tensor, drafts: Sequence[Drafts]) -> Hypotheses:
-        """Translations of source (B, S) from drafts of each sentence, which may be any words."""
+    def verify(
+        self, source: Tensor, drafts: Sequence[Drafts], decoder: Callable[[Tensor], IncrementalDecoder] | None = None
+    ) -> Hypotheses:
+        """Translations of source (B, S) from drafts of each sentence, which may be any words.
+
+        `decoder` makes what reads blocks from some of the sources; None: the model's own.
+        """
+        decoder = decoder or (lambda part: self.model.start(self.model.encode(part)))
         # Logits of at most ROWS words are computed together, or those of one sentence.
         size = max(1, ROWS // (self.settings.block * self.settings.drafts))
         sentences: list[Sentence] = []
         for start in range(0, source.size(0), size):
             part = source[start : start + size]
             begun = self.begun(part, drafts[start : start + size])
-            self.grow(begun, EagerPasses(self, part))
+            self.grow(begun, DecoderPasses(self, part, decoder(part)))
             sentences += begun
         return results(sentences)
 
@@ -221,12 +229,11 @@ class DraftSearch(SearchModule):
         return count, own, gains, own_gains.gather(1, place)[:, 0]
 
 
-class EagerPasses:
-    """Passes over sentences of source (B, S), computed by PyTorch."""
+class DecoderPasses:
+    """Passes over sentences of source (B, S), which `decoder` has not begun."""
 
-    def __init__(self, search: DraftSearch, source: Tensor):
-        self.search, self.device, self.width = search, source.device, search.settings.drafts
-        self.decoder: IncrementalDecoder = search.model.start(search.model.encode(source))
+    def __init__(self, search: DraftSearch, source: Tensor, decoder: IncrementalDecoder):
+        self.search, self.device, self.width, self.decoder = search, source.device, search.settings.drafts, decoder
         if self.width > 1:
             self.decoder.reorder(torch.arange(source.size(0), device=self.device).repeat_interleave(self.width))
 
@@ -241,6 +248,45 @@ class EagerPasses:
         if len(kept) * self.width < len(winners):
             self.decoder.keep(on_device(kept, self.device))
         self.decoder.rewind(torch.tensor(positions))
+
+
+class _SourceReader(nn.Module):
+    def __init__(self, model: BlockModel):
+        super().__init__()
+        self.model = model
+
+    def forward(self, source: Tensor) -> Tensor:
+        return self.model.read_source(source)
+
+
+class _BlockReader(nn.Module):
+    def __init__(self, model: BlockModel):
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, source: Tensor, source_keys_values: Tensor, past: Tensor, begins: Tensor, tokens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.model.read_block(source, source_keys_values, past, begins, tokens)
+
+
+def reading_source(model: BlockModel) -> Function:
+    """`read_source` of a model for engines that compile it."""
+    return Function(_SourceReader(model), {}, (EXAMPLES[:1],), (EXAMPLES,), ("source_keys_values",))
+
+
+def reading_block(model: BlockModel) -> Function:
+    """`read_block` of a model for engines that compile it."""
+
+    @torch.no_grad()
+    def example(source: Tensor, rows: int) -> tuple[Tensor, ...]:
+        read = model.read_source(source)
+        past = read.new_zeros(*read.shape[:2], rows, read.size(3), 3, read.size(5))
+        return source, read, past, torch.full((rows,), 2), torch.full((rows, 4), UNK)
+
+    axes = {"source_keys_values": (2, 4), "past": (2, 4), "begins": (0,), "tokens": (0, 1)}
+    outputs = ("logits", "keys_values")
+    return Function(_BlockReader(model), axes, example(EXAMPLES[:1], 2), example(EXAMPLES, 4), outputs, by_row=True)
 
 
 def results(sentences: Sequence[Sentence]) -> Hypotheses:

@@ -22,18 +22,22 @@ Candidates = Mapping[tuple[int, ...], float]
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """A function of another system's network that searches call, as one function of tensors; see `Role.program`.
+    """A function of a network that searches call, as one function of tensors; see `Role.program`.
 
-    module    forward(source (B, S) int64, …) -> one tensor
+    module    forward(source (B, S) int64, …) -> a tensor for each of `outputs`
     inputs    names of the inputs after the source, with the indices of axes that vary
     alone     example inputs for exporters, with any values: one sentence without padding
     together  example inputs for several sentences
+    outputs   names of the results
+    by_row    whether the results of a word must not depend on the words beside it, in 8 bits too
     """
 
     module: nn.Module
     inputs: Mapping[str, tuple[int, ...]]
     alone: tuple[Tensor, ...]
     together: tuple[Tensor, ...]
+    outputs: tuple[str, ...] = ("result",)
+    by_row: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +50,10 @@ class Compiled:
     @property
     def config(self) -> Any:
         return self.network.config
+
+
+# Sources for exporters; a graph does not depend on their ids.
+EXAMPLES = torch.tensor([[5, 6, 7, 8, EOS], [9, 6, EOS, PAD, PAD]])
 
 
 class Scoring(nn.Module):
@@ -67,13 +75,13 @@ def scoring(network: Scorer) -> Function | None:
     """`Scoring` of a rescorer for engines that compile it; None where it is no function of fixed operators."""
     if not network.shares_source:
         return None
-    word, sentences = UNK + 1, torch.tensor([[5, 6, 7, 8, EOS], [9, 6, EOS, PAD, PAD]])
+    word = UNK + 1
     outputs = torch.tensor([[word, word, word], [word, word, PAD]])
     return Function(
         Scoring(network),
         {"rows": (0,), "target": (0, 1)},
-        (sentences[:1], torch.tensor([0, 0]), outputs),
-        (sentences, torch.tensor([0, 1, 1]), outputs[[0, 1, 1]]),
+        (EXAMPLES[:1], torch.tensor([0, 0]), outputs),
+        (EXAMPLES, torch.tensor([0, 1, 1]), outputs[[0, 1, 1]]),
     )
 
 

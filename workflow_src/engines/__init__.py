@@ -17,13 +17,15 @@ def _named(settings: SearchSettings) -> str | None:
     return next((name for name in settings.named("role") if getattr(settings, name)), None)
 
 
-def _programs(_family: Family, search: Search, settings: SearchSettings) -> str | None:
-    if not search.program:
+def _programs(family: Family, search: Search, settings: SearchSettings) -> str | None:
+    if search.blocks and not family.blocks:
+        return f"cannot compute search {search.name} of a {family.name}; remove the engine"
+    if not search.program and not search.blocks:
         return f"computes searches that have a program, and {search.name} has none; remove the engine"
     if reason := search.varies(settings):
         return f"cannot compute search {search.name} {reason}; remove one of the two"
-    # The function that reads a graph's outputs may use other systems.
-    return _alone(settings) if search.graph is None else None
+    # The function that reads a graph's outputs may use other systems; a drafter has graphs of its own.
+    return _alone(settings) if search.graph is None and not search.blocks else None
 
 
 def _alone(settings: SearchSettings) -> str | None:

@@ -27,8 +27,10 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.ranking import Compiled
 from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
+from workflow_src.engines.exported_blocks import ExportedDecoder
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import forks
@@ -52,6 +54,20 @@ def cache_folder() -> Path:
     """The folder of cached graphs."""
     default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "continuum"
     return Path(os.path.expanduser(os.environ.get("CONTINUUM_CACHE") or default)) / "graphs"
+
+
+# What graphs of a search that checks drafts compute of its model.
+READERS = ("workflow_src.decoding.drafts:reading_source", "workflow_src.decoding.drafts:reading_block")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Checking:
+    """A search that checks drafts: its networks, its module, the functions that read for it, the drafter's graphs."""
+
+    networks: Networks | None
+    search: DraftSearch
+    readers: tuple[ExportedFunction, ExportedFunction]
+    drafter: ExportedGraphs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,6 +97,9 @@ class ExportedGraphs:
         # By settings: computing a key of the graph takes longer than a sentence.
         self._opened: Bounded[tuple[SearchSettings, bool, bool], _Opened] = Bounded(SESSIONS)
         self._functions: Bounded[tuple[nn.Module, str], ExportedFunction | None] = Bounded(SESSIONS)
+        self._readers: Bounded[nn.Module, tuple[ExportedFunction, ExportedFunction]] = Bounded(SESSIONS)
+        self._checking: Bounded[tuple[SearchSettings, bool], _Checking] = Bounded(SESSIONS)
+        self._drafters: Bounded[tuple[nn.Module, ...], ExportedGraphs] = Bounded(SESSIONS)
         # Held while a graph is exported or opened; sessions themselves serve several threads.
         self.lock = threading.RLock()
         forks.renew_in_children(self)
@@ -89,8 +108,8 @@ class ExportedGraphs:
         self.lock = threading.RLock()
         if self.threads == 1:
             return
-        forks.keep([dict(self._sessions), dict(self._opened), dict(self._functions)])
-        for cache in (self._sessions, self._opened, self._functions):
+        forks.keep([dict(self._sessions), dict(self._opened), dict(self._functions), dict(self._checking)])
+        for cache in (self._sessions, self._opened, self._functions, self._readers, self._checking):
             cache.clear()
 
     def ready(
@@ -102,6 +121,11 @@ class ExportedGraphs:
     ) -> bool:
         """Whether the graphs of single sentences (`alone`), or those of batches, need no export."""
         alone = alone or self.int8
+        if registry.search_of(settings).blocks:
+            checking = self._checked(settings, scored, networks)
+            drafting = checking.search.drafting.settings
+            readers_are_ready = all(reader.ready(alone) for reader in checking.readers)
+            return readers_are_ready and checking.drafter.ready(drafting, False, alone=alone)
         key = graph_key(settings, scored, alone)
         functions = self._functions_of_roles(settings, networks)
         return (key in self._sessions or self._path(key).is_file()) and all(
@@ -123,6 +147,11 @@ class ExportedGraphs:
             return False
         alone = alone or self.int8
         try:
+            if registry.search_of(settings).blocks:
+                checking = self._checked(settings, scored, networks)
+                for reader in checking.readers:
+                    reader.prepare(alone)
+                return checking.drafter.prepare(checking.search.drafting.settings, False, None, alone)
             self._open(settings, scored, alone, networks)
             for function in self._functions_of_roles(settings, networks):
                 function.prepare(alone)
@@ -156,6 +185,8 @@ class ExportedGraphs:
                 columns["ranked"] = lambda: [row for result in ranked for row in result()]
             return Hypotheses(**columns)
         alone = len(sources) == 1
+        if registry.search_of(settings).blocks:
+            return self._verified(sources, self._checked(settings, scored, networks), alone)
         opened = self._open(settings, scored, alone, networks)
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         outputs = _run(opened.session, {"source": ids}, lambda: f"search {registry.search_of(settings).name}")
@@ -164,6 +195,32 @@ class ExportedGraphs:
             outputs[0] = outputs[0].argmax(-1)
         with torch.no_grad():
             return opened.search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
+
+    def _verified(self, sources: Sequence[Sequence[int]], checking: _Checking, alone: bool) -> Hypotheses:
+        """Translations by drafts that are checked, all from the graphs of single sentences (`alone`), or of batches."""
+        drafting = checking.search.drafting.settings
+        read_source, read_block = (functools.partial(reader.results, alone) for reader in checking.readers)
+        drafts = checking.search.drafts(sources, lambda rows: checking.drafter.translate(rows, drafting, False))
+        decoder = functools.partial(ExportedDecoder, read_source, read_block)
+        return checking.search.verify(pad(sources, eos=True), drafts, decoder)
+
+    def _checked(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> _Checking:
+        checking = self._checking.get((settings, scored))
+        if checking is not None and (checking.networks is networks or checking.networks == networks):
+            return checking
+        search = open_search(networks or own_networks(self.models, settings), settings, scored)
+        assert isinstance(search, DraftSearch), "the declaration says that it checks drafts"
+        drafting = tuple(search.drafting_networks.values())
+        with self.lock:
+            if search.model not in self._readers:
+                read_source, read_block = (ExportedFunction(self, search.model, reference) for reference in READERS)
+                self._readers[search.model] = read_source, read_block
+            if drafting not in self._drafters:
+                models = {network.family: network for network in drafting}
+                self._drafters[drafting] = ExportedGraphs(models, self.threads, self.int8, self.folder)
+            checking = _Checking(networks, search, self._readers[search.model], self._drafters[drafting])
+            self._checking[settings, scored] = checking
+        return checking
 
     def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
         """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
@@ -268,7 +325,7 @@ def _run(session: Any, feed: Mapping[str, np.ndarray], title: Callable[[], str])
 
 
 class ExportedFunction:
-    """A graph of the function of another system's network that searches call (`Role.program`).
+    """A graph of a function of a network that searches call (`decoding.ranking.Function`).
 
     `graphs` has the folder of graphs, the number of threads, and the precision.
     """
@@ -291,10 +348,15 @@ class ExportedFunction:
         return self._sessions[alone]
 
     def __call__(self, source: Tensor, *further_inputs: Tensor) -> Tensor:
-        session, names = self.prepare(source.size(0) == 1)
-        tensors = dict(zip(("source", *self.inputs), (source, *further_inputs), strict=True))
+        """The first result; for one source by the graph of single sentences."""
+        return self.results(source.size(0) == 1, source, *further_inputs)[0]
+
+    def results(self, alone: bool, *inputs: Tensor) -> list[Tensor]:
+        """All results, by the graph of single sentences (`alone`), or by that of batches."""
+        session, names = self.prepare(alone)
+        tensors = dict(zip(("source", *self.inputs), inputs, strict=True))
         feed = {name: tensors[name].numpy() for name in names}
-        return torch.from_numpy(_run(session, feed, lambda: self.name)[0])
+        return list(map(torch.from_numpy, _run(session, feed, lambda: self.name)))
 
     @property
     def name(self) -> str:

@@ -17,20 +17,16 @@ import torch
 from onnx import helper, numpy_helper
 from torch import Tensor, nn
 
-from workflow_src.decoding.ranking import Function
+from workflow_src.decoding.ranking import EXAMPLES, Function
 from workflow_src.decoding.search import SearchModule, open_search
 from workflow_src.engines.onnx_graph import constants_of, drop_unused, products_of, readers_of, remove
 from workflow_src.engines.onnx_layers import fused
-from workflow_src.engines.onnx_narrow import narrowed
+from workflow_src.engines.onnx_narrow import narrowed, narrowed_by_row
 from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, PAD
 
 OPSET = 20
 # The first file format with this operator set.
 FORMAT = 9
-# Any ids will do: the graph does not depend on them.
-ALONE = ((5, 6, 7, EOS),)
-TOGETHER = ((5, 6, 7, 8, EOS), (9, 6, EOS, PAD, PAD))
 
 
 class _Whole(nn.Module):
@@ -53,21 +49,23 @@ def export(networks: Mapping[str, nn.Module], settings: SearchSettings, scored: 
     """
     copies = fused(dict(networks))
     search = open_search(copies, settings, scored)
-    example = torch.tensor(ALONE if alone else TOGETHER)
-    model = _traced(_Whole(search, copies), (example,), {}, search.outputs, alone)
+    example = EXAMPLES[:1] if alone else EXAMPLES
+    model = _traced(_Whole(search, copies), (example,), {}, search.outputs)
     if alone and search.rows == 1:
         leave_maximum(model.graph)
-    return _finished(model, int8)
+    return _finished(model, narrowed if int8 else None)
 
 
 def export_function(network: nn.Module, program: Callable[[nn.Module], Function], alone: bool, int8: bool) -> bytes:
-    """A function of another system's network (float32, on a CPU) that a search calls, as a serialised graph.
+    """A function of a network (float32, on a CPU) that a search calls, as a serialised graph.
 
-    Inputs: source (B, S) int64 and those that the function names. The output's name is `result`.
+    Inputs: source (B, S) int64 and those that the function names.
     """
     function = program(fused({"network": network})["network"])
     examples = function.alone if alone else function.together
-    return _finished(_traced(function.module, examples, function.inputs, ("result",), alone), int8)
+    model = _traced(function.module, examples, function.inputs, function.outputs)
+    narrow = narrowed_by_row if function.by_row else narrowed
+    return _finished(model, narrow if int8 else None)
 
 
 def _traced(
@@ -75,12 +73,16 @@ def _traced(
     examples: tuple[Tensor, ...],
     inputs: Mapping[str, tuple[int, ...]],
     outputs: Sequence[str],
-    alone: bool,
 ) -> onnx.ModelProto:
-    """The graph of a module with shared and joined products; `inputs` are the axes of inputs after the source."""
-    dynamic = torch.export.Dim.DYNAMIC
-    sizes = [{1: dynamic} if alone else {0: dynamic, 1: dynamic}]
-    sizes += [{axis: dynamic for axis in axes} for axes in inputs.values()]
+    """The graph of a module with shared and joined products; `inputs` are the axes of inputs after the source.
+
+    Axes of examples that have one element stay fixed: those of a sentence that is alone.
+    """
+    dynamic, varying = torch.export.Dim.DYNAMIC, {"source": (0, 1), **inputs}
+    sizes = [
+        {axis: dynamic for axis in axes if example.size(axis) > 1}
+        for example, axes in zip(examples, varying.values(), strict=True)
+    ]
     with torch.no_grad(), _quiet():
         program = torch.onnx.export(
             module.eval(),
@@ -89,7 +91,7 @@ def _traced(
             dynamic_shapes=tuple(sizes),
             opset_version=OPSET,
             verbose=False,
-            input_names=["source", *inputs],
+            input_names=list(varying),
             output_names=list(outputs),
         )
     assert program is not None, "the exporter returns a program unless it writes a file"
@@ -103,9 +105,9 @@ def _traced(
     return model
 
 
-def _finished(model: onnx.ModelProto, int8: bool) -> bytes:
+def _finished(model: onnx.ModelProto, narrow: Callable[[onnx.ModelProto], onnx.ModelProto] | None) -> bytes:
     drop_unused(model.graph)
-    return (narrowed(model) if int8 else model).SerializeToString()
+    return (narrow(model) if narrow else model).SerializeToString()
 
 
 @contextlib.contextmanager

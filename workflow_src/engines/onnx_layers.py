@@ -35,25 +35,29 @@ def attend(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, heads
     )
 
 
-class FusedSelfAttention(nn.Module):
+class FusedSelfAttention(SelfAttention):
+    """The layer itself, with another `forward`."""
+
     def __init__(self, layer: SelfAttention):
-        super().__init__()
-        self.layer = layer
+        nn.Module.__init__(self)
+        self.heads, self.query_key_value, self.output = layer.heads, layer.query_key_value, layer.output
 
     def forward(self, x: Tensor, bias: Tensor | None, _fused: bool) -> Tensor:
-        query, key, value = self.layer.query_key_value(x).split(x.size(-1), -1)
-        return self.layer.output(attend(query, key, value, bias, self.layer.heads))
+        query, key, value = self.query_key_value(x).split(x.size(-1), -1)
+        return self.output(attend(query, key, value, bias, self.heads))
 
 
-class FusedCrossAttention(nn.Module):
+class FusedCrossAttention(CrossAttention):
+    """The layer itself, with another `forward`."""
+
     def __init__(self, layer: CrossAttention):
-        super().__init__()
-        self.layer = layer
+        nn.Module.__init__(self)
+        self.heads, self.query, self.key_value, self.output = layer.heads, layer.query, layer.key_value, layer.output
 
     def forward(self, x: Tensor, memory: Memory, _fused: bool) -> Tensor:
         shape, x = x.shape, of_sources(x, memory)
-        key, value = self.layer.key_value(memory.states).split(x.size(-1), -1)
-        attended = self.layer.output(attend(self.layer.query(x), key, value, memory.bias, self.layer.heads))
+        key, value = self.key_value(memory.states).split(x.size(-1), -1)
+        attended = self.output(attend(self.query(x), key, value, memory.bias, self.heads))
         return attended if attended.shape == shape else attended.reshape(shape)
 
 
@@ -110,6 +114,6 @@ def fused(networks: dict[str, nn.Module]) -> dict[str, nn.Module]:
     for network in copied.values():
         for module in list(network.modules()):
             for name, child in list(module.named_children()):
-                if type(child) in FUSED and type(module) not in FUSED.values():
+                if type(child) in FUSED:
                     setattr(module, name, FUSED[type(child)](child))
     return copied

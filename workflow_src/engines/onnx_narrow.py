@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -47,6 +48,86 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
     _drop_zeros(model.graph)
     narrow_attention(model.graph)
     return model
+
+
+def narrowed_by_row(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The graph with large products in 8 bits, whose inputs are rounded row by row: a row has the same product whatever
+    stands beside it.
+
+    Row x and column w are steps s times whole numbers from -127 to 127, with s = max|x| / 127.
+    """
+    graph = model.graph
+    parted(graph)
+    constants = constants_of(graph)
+    large = {node.name: node for node in products_of(graph) if min(constants[node.input[1]].dims) >= NARROWEST}
+    for name, value in (
+        ("row_last", np.array([-1])),
+        ("row_share", np.float32(1 / 127)),
+        ("row_least", np.float32(1e-20)),
+        # The product takes bytes above 0.
+        ("row_zero", np.uint8(128)),
+        ("row_shift", np.float32(128)),
+    ):
+        graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
+    nodes: list[onnx.NodeProto] = []
+    rounded: set[str] = set()
+    for node in graph.node:
+        if node.name not in large:
+            nodes.append(node)
+            continue
+        value, matrix = node.input
+        if value not in rounded:
+            rounded.add(value)
+            nodes += _rounded_rows(value)
+        if f"{matrix}_whole" not in constants:
+            weight = numpy_helper.to_array(constants[matrix])
+            step = np.maximum(np.abs(weight).max(0) / 127, np.float32(1e-20))
+            whole = np.round(weight / step).astype(np.int8)
+            for name, content in ((f"{matrix}_whole", whole), (f"{matrix}_step", step)):
+                constants[name] = numpy_helper.from_array(content, name)
+                graph.initializer.append(constants[name])
+        output = node.output[0]
+        nodes += _chain(
+            output,
+            ("MatMulInteger", [f"{value}_bytes", f"{matrix}_whole", "row_zero"], {}),
+            ("Cast", [], {"to": onnx.TensorProto.FLOAT}),
+            ("Mul", [f"{value}_step"], {}),
+            ("Mul", [f"{matrix}_step"], {}),
+        )
+    del graph.node[:]
+    graph.node.extend(nodes)
+    drop_unused(graph)
+    return model
+
+
+def _rounded_rows(value: str) -> list[onnx.NodeProto]:
+    """The steps of a value's rows, `VALUE_step`, and their whole numbers plus 128, `VALUE_bytes`."""
+    return [
+        *_chain(
+            f"{value}_step",
+            ("Abs", [value], {}),
+            ("ReduceMax", ["row_last"], {"keepdims": 1}),
+            ("Mul", ["row_share"], {}),
+            ("Max", ["row_least"], {}),
+        ),
+        *_chain(
+            f"{value}_bytes",
+            ("Div", [value, f"{value}_step"], {}),
+            ("Round", [], {}),
+            ("Add", ["row_shift"], {}),
+            ("Cast", [], {"to": onnx.TensorProto.UINT8}),
+        ),
+    ]
+
+
+def _chain(output: str, *operators: tuple[str, list[str], dict[str, Any]]) -> list[onnx.NodeProto]:
+    """Operators with names of inputs and attributes: the first input of all but the first is what came before."""
+    nodes: list[onnx.NodeProto] = []
+    for number, (kind, inputs, attributes) in enumerate(operators):
+        before = [nodes[-1].output[0]] if nodes else []
+        name = output if number == len(operators) - 1 else f"{output}_part{number}"
+        nodes.append(helper.make_node(kind, [*before, *inputs], [name], f"{name}_{kind}", **attributes))
+    return nodes
 
 
 def parted(graph: onnx.GraphProto) -> set[str]:

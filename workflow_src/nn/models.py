@@ -163,6 +163,28 @@ class AutoregressiveModel(Model, Scorer):
         return self.logits(self.hidden(states, target))
 
 
+class BlockModel(AutoregressiveModel):
+    """An autoregressive model that reads a block of tokens as one function of tensors, which engines can compile.
+
+    Callers keep what it has read: keys and values of the source and of tokens, in tensors of the same form
+    (layers, 2, B or rows, H, positions, D/H). Rows are those of an `IncrementalDecoder`.
+    """
+
+    def read_source(self, source: Tensor) -> Tensor:
+        """Keys and values (layers, 2, B, H, S, D/H) of source (B, S)."""
+        raise NotImplementedError
+
+    def read_block(
+        self, source: Tensor, source_keys_values: Tensor, past: Tensor, begins: Tensor, tokens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Logits (N, m, V) after tokens (N, m), and their keys and values (layers, 2, N, H, m, D/H).
+
+        Rows have read the first `begins` (N,) positions of `past` (layers, 2, N, H, P, D/H); tokens may stand behind
+        the model's last position. `source` (B, S) is that of `source_keys_values`.
+        """
+        raise NotImplementedError
+
+
 class RereadingDecoder:
     """An `IncrementalDecoder` of any autoregressive model: every call reads all tokens again."""
 

@@ -223,6 +223,7 @@ class Family:
     title           of a group of table rows
     order           place among families in tables
     loss_title      (objective settings) -> title of the panel of its training loss; systems that say the same share one
+    blocks          whether its network is a `nn.models.BlockModel`, whose passes over drafts engines can compile
     static          whether its network reads no value while it computes, such as the lengths that a packed LSTM needs
                     on the CPU: a requirement of CUDA graphs, which capture steps of autoregressive networks that say
                     `can_start_fixed`
@@ -257,6 +258,7 @@ class Family:
     look: Look = Look()
     order: int = 100
     loss_title: Callable[[Any], str] = lambda _objective: "Training loss"
+    blocks: bool = False
     static: bool = True
 
     @property

@@ -24,6 +24,7 @@ def test_names_of_decodes_say_how_drafts_are_made_and_accepted():
         {"drafter": "lvm", "draft_search": "delta"},
         {"drafter": "ctc", "tune": ["tolerance", "top"]},
         {"drafter": "ctc", "drafts": 2, "engine": "cuda_graphs"},
+        {"drafter": "ctc", "engine": ["onnxruntime", "onnxruntime-int8"]},
     )
     assert [decode.name for decode in loaded.decodes] == [
         "verified-from-ctc",
@@ -32,6 +33,8 @@ def test_names_of_decodes_say_how_drafts_are_made_and_accepted():
         "verified-from-lvm-by-delta",
         "verified-from-ctc-tuned",
         "verified-from-ctc-drafts2-cuda_graphs-float32",
+        "verified-from-ctc-onnxruntime-float32",
+        "verified-from-ctc-onnxruntime-int8",
     ]
     assert loaded.decodes[4].tune == {"tolerance": [0.0, 0.5, 1.0, 2.0, 3.0], "top": [2, 3, 5]}
 
@@ -72,14 +75,19 @@ def test_a_decode_follows_the_drafter_and_its_bundle():
         ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
         ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
         ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),
-        ({"drafter": "ctc", "engine": "onnxruntime"}, {"setting": "decodes[0].engine", "value": "onnxruntime"}),
+        (
+            {"system": "lstm", "drafter": "ctc", "engine": "onnxruntime"},
+            {"setting": "decodes[0].engine", "value": "onnxruntime", "mentions": ("verified", "seq2seq")},
+        ),
         ({"drafter": "ctc", "engine": "ctranslate2"}, {"setting": "decodes[0].engine", "value": "ctranslate2"}),
     ],
     ids=str,
 )
 def test_what_cannot_draft_is_refused(decode, fields):
     with pytest.raises(ConfigError) as refused:
-        experiment(decode)
+        experiment(
+            decode, lstm={"family": "seq2seq", "preset": "miniature", "training": {"preset": "smoke", "max_steps": 2}}
+        )
     assert fields_of(refused.value, fields) == fields
 
 

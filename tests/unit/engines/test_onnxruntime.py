@@ -9,6 +9,7 @@ from refusals import fields_of
 
 from workflow_src import registry
 from workflow_src.engines import onnxruntime
+from workflow_src.engines.choose import choose_mode
 from workflow_src.engines.onnxruntime import choose_engine, open_networks
 from workflow_src.errors import ConfigError, InputError
 
@@ -33,6 +34,18 @@ def test_an_engine_that_cannot_serve_is_refused_and_auto_takes_the_eager_one(arg
         # On a GPU, captured graphs serve.
         assert choose_engine("auto", *arguments[1:]) == ("fast" if arguments[1] == "cuda:0" else "eager")
         assert choose_engine("eager", *arguments[1:]) == "eager"
+
+
+@pytest.mark.parametrize("mode", ["fast", "fast-int8"])
+def test_a_system_without_any_search_that_graphs_compute_is_refused(mode):
+    """Graphs check drafts of an autoregressive system that reads blocks as one function of tensors, and of no other."""
+    declared = registry.families()
+    arguments = "cpu", "float32", declared["seq2seq"], declared["seq2seq"].searches
+    with pytest.raises(ConfigError) as refused:
+        choose_mode(mode, *arguments)
+    assert refused.value.setting == "engine" and choose_mode("auto", *arguments) == ("eager", None)
+    chosen, engine = choose_mode(mode, *arguments[:2], declared["transformer"], declared["transformer"].searches)
+    assert (chosen, engine.name) == (mode, "onnxruntime")
 
 
 def test_without_the_packages_auto_is_eager(monkeypatch):

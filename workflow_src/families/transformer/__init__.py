@@ -28,4 +28,5 @@ FAMILY = Family(
     rule="train_teacher",
     look=Look("#4d4d53", dark="#b9b9c0"),
     order=0,
+    blocks=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -10,20 +10,22 @@ from torch import Tensor, nn
 
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.nn.layers import (
+    CrossAttention,
     Embedding,
     Layer,
     Memory,
     Stack,
+    attention_bias,
     causal_bias,
     check_length,
     fused_attention,
     initialise,
 )
-from workflow_src.nn.models import AutoregressiveModel, EncoderDecoder, rows_of
-from workflow_src.types import with_start
+from workflow_src.nn.models import BlockModel, EncoderDecoder, rows_of
+from workflow_src.types import PAD, with_start
 
 
-class Transformer(EncoderDecoder, AutoregressiveModel):
+class Transformer(EncoderDecoder, BlockModel):
     """Encoder-decoder with one embedding for source, target and output when the vocabulary is joint."""
 
     target_embedding: Embedding
@@ -44,12 +46,30 @@ class Transformer(EncoderDecoder, AutoregressiveModel):
         return self.decoder(self.target_embedding(inputs), causal_bias(inputs.size(1), inputs.device), memory)
 
     def start(self, memory: Memory) -> CachedDecoder:
-        return CachedDecoder(self, memory, memory.states.new_zeros(self._cache_shape(memory, 1, 32)))
+        cache = memory.states.new_zeros(self._cache_shape(memory, 1, 32))
+        return CachedDecoder(self, self._source_keys_values(memory), memory.bias, cache)
 
     def start_fixed(self, memory: Memory, width: int, length: int, cache: Tensor | None = None) -> FixedDecoder:
         if cache is None:
             cache = memory.states.new_zeros(self._cache_shape(memory, width, length))
-        return FixedDecoder(self, memory, cache)
+        bias = memory.states.new_zeros(memory.mask.shape)[:, None, None] if memory.bias is None else memory.bias
+        return FixedDecoder(self, self._source_keys_values(memory), bias, cache)
+
+    def read_source(self, source: Tensor) -> Tensor:
+        return self._source_keys_values(self.encode(source))
+
+    def read_block(
+        self, source: Tensor, source_keys_values: Tensor, past: Tensor, begins: Tensor, tokens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        decoder = BlockDecoder(self, source_keys_values, attention_bias(source != PAD), past, begins)
+        return decoder.steps(tokens), torch.stack(decoder.written)
+
+    def _source_keys_values(self, memory: Memory) -> Tensor:
+        """Keys and values (layers, 2, B, H, S, D/H) of the source for all layers."""
+        keys_values: list[Tensor] = []
+        for _, cross in _layers(self):
+            keys_values += cross.keys_values(memory.states)
+        return torch.stack(keys_values).unflatten(0, (self.config.decoder_layers, 2))
 
     def _cache_shape(self, memory: Memory, width: int, length: int) -> tuple[int, ...]:
         config = self.config
@@ -66,22 +86,17 @@ class CachedDecoder:
     masked positions count zero times.
     """
 
-    def __init__(self, model: Transformer, memory: Memory, cache: Tensor):
+    def __init__(self, model: Transformer, source: Tensor, bias: Tensor | None, cache: Tensor):
         self.model = model
-        self.sentences = memory.states.size(0)
+        self.sentences = source.size(2)
         self.heads = model.config.heads
         # Positions that are read, at most; those of each row (N,) where they differ.
         self.length = 0
         self.lengths: Tensor | None = None
-        keys_values: list[Tensor] = []
         # One look-up a search instead of one a step: on single sentences Python is a good part of the time.
-        self.layers = []
-        for layer in model.decoder.layers:
-            assert isinstance(layer, Layer) and layer.cross_attention is not None
-            keys_values += layer.cross_attention.keys_values(memory.states)
-            self.layers.append(_layer_weights(layer))
-        self.source = torch.stack(keys_values).unflatten(0, (len(self.layers), 2))
-        self.bias = None if memory.bias is None else memory.bias.to(memory.states.dtype)
+        self.layers = [_layer_weights(layer, cross) for layer, cross in _layers(model)]
+        self.source = source
+        self.bias = None if bias is None else bias.to(source.dtype)
         self.cache = cache
         self.embedding = model.target_embedding.weight
         self.positions = model.target_embedding.positions
@@ -108,15 +123,16 @@ class CachedDecoder:
             self.self_bias = None
             return self.positions[self.length]
         self.places = self._places(0, count)[None] + (self.length if self.lengths is None else self.lengths[:, None])
-        self.self_bias = self._later(self.places, end)
+        self.self_bias = self._later(self.places, self._places(0, end))
         return self._codes(self.places)
 
     def _places(self, start: int, end: int) -> Tensor:
         return torch.arange(start, end, device=self.cache.device)
 
-    def _later(self, places: Tensor, width: int) -> Tensor:
-        """Scores (N or 1, 1, m, width) that keep tokens at places (N or 1, m) from seeing later ones."""
-        later = self._places(0, width) > places[:, None, :, None]
+    def _later(self, places: Tensor, seen: Tensor) -> Tensor:
+        """Scores (N or 1, 1, m, P) that keep tokens at places (N or 1, m) from seeing later ones of those at places
+        `seen`, (P,) or (N, 1, 1, P)."""
+        later = seen > places[:, None, :, None]
         # Not MASKED: what lies there may be as large as that.
         return torch.zeros_like(later, dtype=self.cache.dtype).masked_fill_(later, float("-inf"))
 
@@ -212,11 +228,8 @@ class FixedDecoder(CachedDecoder):
 
     bias: Tensor
 
-    def __init__(self, model: Transformer, memory: Memory, cache: Tensor):
-        if memory.bias is None:
-            bias = memory.states.new_zeros(memory.mask.shape)[:, None, None]
-            memory = dataclasses.replace(memory, bias=bias)
-        super().__init__(model, memory, cache)
+    def __init__(self, model: Transformer, source: Tensor, bias: Tensor, cache: Tensor):
+        super().__init__(model, source, bias, cache)
         self.position = torch.zeros(1, dtype=torch.int64, device=self.source.device)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -235,7 +248,7 @@ class FixedDecoder(CachedDecoder):
         self.places = self.position[:, None]
         if count > 1:
             self.places = self.places + self._places(0, count)
-        self.self_bias = self._later(self.places, self.cache.size(4))
+        self.self_bias = self._later(self.places, self._places(0, self.cache.size(4)))
         # A block of steps may go on behind the longest output.
         return self._codes(self.places)
 
@@ -265,15 +278,49 @@ class FixedDecoder(CachedDecoder):
             self.position = self.position.index_select(0, rows)
 
 
+class BlockDecoder(CachedDecoder):
+    """`CachedDecoder` as a function of tensors: it reads one block, and changes nothing of what came before.
+
+    Rows have read the first `begins` (rows,) positions of the cache (layers, 2, rows, H, P, D/H).
+    """
+
+    def __init__(self, model: Transformer, source: Tensor, bias: Tensor | None, cache: Tensor, begins: Tensor):
+        super().__init__(model, source, bias, cache)
+        self.begins = begins
+        # Keys and values (2, rows, H, m, D/H) of the block, by layer.
+        self.written: list[Tensor] = []
+
+    def _begin(self, count: int) -> Tensor:
+        # Keys are those of the cache, then those of the block.
+        begin = self.begins[:, None]
+        places, kept = begin + self._places(0, count), self._places(0, self.cache.size(4))
+        # What lies behind the positions of a row is later than the block.
+        kept = torch.where(kept < begin, kept, begin + count)
+        self.self_bias = self._later(places, torch.cat([kept, places], 1)[:, None, None])
+        return self._codes(places)
+
+    def _append(self, layer: int, keys_values: Tensor) -> tuple[Tensor, Tensor]:
+        self.written.append(keys_values)
+        keys, values = torch.cat([self.cache[layer], keys_values], 3).unbind(0)
+        return keys, values
+
+
 def _write(cache: Tensor, places: Tensor, keys_values: Tensor) -> None:
     """Write keys and values (2, rows, H, m, D/H) into a layer's cache, at the places (rows, m) of each row."""
     cache.scatter_(3, places[None, :, None, :, None].expand_as(keys_values), keys_values)
 
 
-def _layer_weights(layer: Layer) -> list[tuple[Tensor, Tensor]]:
+def _layers(model: Transformer) -> Iterator[tuple[Layer, CrossAttention]]:
+    """The decoder's layers, each with its attention to the source."""
+    for layer in model.decoder.layers:
+        assert isinstance(layer, Layer) and layer.cross_attention is not None, "decoder layers attend to the source"
+        yield layer, layer.cross_attention
+
+
+def _layer_weights(layer: Layer, cross: CrossAttention) -> list[tuple[Tensor, Tensor]]:
     """(weight, bias) of a decoder layer's parts, in the order in which a step uses them."""
-    attention, cross, feed = layer.self_attention, layer.cross_attention, layer.feed_forward
-    assert cross is not None and isinstance(layer.cross_norm, nn.LayerNorm), "decoder layers attend to the source"
+    attention, feed = layer.self_attention, layer.feed_forward
+    assert isinstance(layer.cross_norm, nn.LayerNorm)
     modules: list[nn.Linear | nn.LayerNorm] = [
         layer.self_norm,
         attention.query_key_value,
