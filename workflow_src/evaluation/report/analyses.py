@@ -8,7 +8,7 @@ from pathlib import Path
 
 from workflow_src.evaluation.analyses.content import Content, check
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.document import Beside, Block, Fold, Heading, Picture, Table
+from workflow_src.evaluation.report.document import Beside, Block, Fold, Heading, Picture, Section, Table
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import analyses, import_object
 
@@ -59,7 +59,7 @@ def _completed(blocks: Sequence[Block], names: Iterator[str], carried: str) -> I
         elif isinstance(block, Table) and block.numbered:
             caption = dataclasses.replace(block.caption, line=f"{block.caption.line} {carried}".strip())
             yield dataclasses.replace(block, caption=caption)
-        elif isinstance(block, Fold | Beside):
+        elif isinstance(block, Fold | Beside | Section):
             yield dataclasses.replace(block, blocks=list(_completed(block.blocks, names, carried)))
         else:
             yield block

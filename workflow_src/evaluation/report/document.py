@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
-import markupsafe
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -148,13 +146,13 @@ class Picture:
 class Line:
     """A line of an example: its name, and a sentence of the source or target language.
 
-    `html` is the sentence with marks. `first` begins a group of lines. `style` is a class of the page. A `remark`
-    stands in place of a sentence.
+    `runs` are the sentence in parts, where some of it is marked: those are strong. `first` begins a group of lines.
+    `style` is a class of the page. A `remark` stands in place of a sentence.
     """
 
     name: str
     text: str
-    html: markupsafe.Markup | None = None
+    runs: tuple[str | Strong, ...] = ()
     source: bool = False
     first: bool = False
     style: str = ""
@@ -220,7 +218,7 @@ class Document:
 
     title: str
     sections: Sequence[Section]
-    about: Sequence[Inline] = ()
+    about: Sequence[str] = ()
     summary: Sequence[Block] = ()
     files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     palette: Sequence[Mapping[str, str]] = ()

@@ -22,6 +22,7 @@ from workflow_src.evaluation.report.document import (
     GroupRow,
     Heading,
     Inline,
+    Line,
     Paragraph,
     Picture,
     Points,
@@ -61,6 +62,11 @@ def bold(text: str) -> Formatted:
     return Formatted(f"**{plain(text)}**")
 
 
+def code(text: str) -> Formatted:
+    """`text` as code; escaped as text where it has a character that would end the code or its cell."""
+    return plain(text) if not text.strip() or {"`", "|", "\n"} & {*text} else Formatted(f"`{text}`")
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
     """A table in Markdown; the first `left` columns are aligned to the left, the others to the right."""
     lines = [list(map(plain, row)) for row in rows]
@@ -72,9 +78,8 @@ def markdown(document: Document) -> str:
     """The document with its tables, and links to its pictures in the folder `figures`."""
     tables, figures = itertools.count(1), itertools.count(1)
 
-    def numbered(caption: Caption, kind: str, number: Iterator[int] | None) -> str:
-        line = paragraph(caption.line)
-        return f"{bold(f'{kind} {next(number)}.')} {line}".strip() if number is not None else line
+    def table_title(numbered: bool) -> str:
+        return f"Table {next(tables)}" if numbered else ""
 
     def rendered(blocks: Sequence[Block]) -> Iterator[str]:
         for block in blocks:
@@ -96,20 +101,20 @@ def markdown(document: Document) -> str:
                 case Command():
                     yield f"```\n{block.text}\n```"
                 case Table():
-                    yield numbered(block.caption, "Table", tables if block.numbered else None)
+                    yield _captioned(block.caption, table_title(block.numbered))
                     yield table(block)
                     yield _notes(block.caption)
                 case Picture():
                     yield f"![{plain(block.label)}](figures/{block.name}.svg)"
-                    yield numbered(block.caption, "Figure", figures if block.numbered else None)
+                    yield _captioned(block.caption, f"Figure {next(figures)}" if block.numbered else block.title)
                     yield _notes(block.caption)
                 case Example():
-                    yield "\n".join(f"- {paragraph(line.name)}: {plain(line.text)}" for line in block.lines)
+                    yield _example(block)
                 case CaptionBelow():
-                    yield numbered(block.caption, "Table", tables if block.numbered else None)
+                    yield _captioned(block.caption, table_title(block.numbered))
                     yield _notes(block.caption)
 
-    parts = [f"# {plain(document.title)}", *map(paragraph, map(str, document.about))]
+    parts = [f"# {plain(document.title)}", *map(paragraph, document.about)]
     parts += [*rendered(document.summary), *rendered(document.sections)]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
@@ -131,16 +136,16 @@ def table(block: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    text = bold(cell.text) if cell.strong else plain(cell.text)
+    text = bold(cell.text) if cell.strong else code(cell.text) if cell.code else plain(cell.text)
     return Formatted(" ".join(filter(None, [text, plain(cell.note)])))
 
 
 def _paragraph(parts: Sequence[Inline]) -> str:
-    texts = []
+    texts: list[str] = []
     for part in parts:
         match part:
             case Code():
-                texts.append(f"`{part.text}`" if "`" not in part.text else plain(part.text))
+                texts.append(code(part.text))
             case Strong():
                 texts.append(bold(part.text))
             case _:
@@ -148,6 +153,22 @@ def _paragraph(parts: Sequence[Inline]) -> str:
                 begin, end = (" " * part[at : at + 1 or None].isspace() for at in (0, -1))
                 texts.append(begin + plain(part) + end)
     return Formatted(BLOCK.sub(r"\1\\", "".join(texts).strip(), count=1))
+
+
+def _example(block: Example) -> str:
+    """A paragraph and a list: lists alone would be one with those of the examples beside them."""
+    first_line, *others = map(_line, block.lines)
+    return "\n".join([first_line, "", *(f"- {line}" for line in others)])
+
+
+def _line(line: Line) -> str:
+    runs = [bold(run.text) if isinstance(run, Strong) else plain(run) for run in line.runs or (line.text,)]
+    return f"{paragraph(line.name)}: {' '.join(runs)}"
+
+
+def _captioned(caption: Caption, title: str) -> str:
+    """The line of a caption behind its title or number, if it has one."""
+    return f"{bold(f'{title}.')} {plain(caption.line)}".strip() if title else paragraph(caption.line)
 
 
 def _notes(caption: Caption) -> str:

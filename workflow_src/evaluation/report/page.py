@@ -7,12 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import markupsafe
-
 from workflow_src.evaluation.manifest import Manifest, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Table
+from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Strong, Table
 from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric, searches
@@ -66,35 +64,35 @@ def changed_words(before: list[str], after: list[str]) -> list[bool]:
     return changed
 
 
-def marked(before: str, after: str) -> markupsafe.Markup:
-    """`after` as HTML, with a <mark> around each run of words that are not in `before`."""
+def marked(before: str, after: str) -> tuple[str | Strong, ...]:
+    """`after` in runs of words; those that are not in `before` are strong."""
     words = after.split()
-    runs = []
+    runs: list[str | Strong] = []
     flags = changed_words(before.split(), words)
     for is_new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
-        text = markupsafe.escape(" ".join(word for word, _ in run))
-        runs.append(markupsafe.Markup("<mark>{}</mark>").format(text) if is_new else text)
-    return markupsafe.Markup(" ").join(runs)
+        text = " ".join(word for word, _ in run)
+        runs.append(Strong(text) if is_new else text)
+    return tuple(runs)
 
 
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     """Steps of a trace after its first text, that of step `first`: label ("1", or "2–4" for steps without a change),
-    HTML, and whether it changed."""
+    runs of words, and whether it changed."""
     steps: list[dict[str, Any]] = []
     for step in range(1, len(texts)):
         unchanged = texts[step] == texts[step - 1]
         if unchanged and steps and steps[-1]["same"]:
             steps[-1]["last"] = first + step
             continue
-        number, html = first + step, marked(texts[step - 1], texts[step])
-        steps.append({"first": number, "last": number, "same": unchanged, "html": html})
+        number, runs = first + step, marked(texts[step - 1], texts[step])
+        steps.append({"first": number, "last": number, "same": unchanged, "runs": runs})
     for entry in steps:
         entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
     return steps
 
 
 def examples(traces: Traces | None, manifest: Manifest) -> list[Example]:
-    """Example sentences. The start of all searches is given once where it is the same text."""
+    """Example sentences. The start of all searches stands once where it is the same text."""
     if traces is None:
         return []
     example_blocks, followed = [], traces.searches
@@ -122,8 +120,8 @@ def _followed(name: str, texts: list[str], first: int, style: str, shared: bool)
     lines = [] if shared else [Line(f"{name} {first}", texts[0], first=True, style=style)]
     for number, step in enumerate(example_steps(texts, first)):
         text = "unchanged" if step["same"] else texts[step["last"] - first]
-        html = None if step["same"] else step["html"]
-        lines.append(Line(f"{name} {step['label']}", text, html, first=not number, style=style, remark=step["same"]))
+        runs = () if step["same"] else step["runs"]
+        lines.append(Line(f"{name} {step['label']}", text, runs, first=not number, style=style, remark=step["same"]))
     return lines
 
 

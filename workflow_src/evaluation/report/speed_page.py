@@ -34,6 +34,10 @@ def device_words(protocol: MeasuredProtocol) -> str:
     """The device of a protocol in words: CPU threads, or the name of the GPU."""
     if protocol.device == "cuda":
         return protocol.device_name or "GPU"
+    return _threads(protocol)
+
+
+def _threads(protocol: MeasuredProtocol) -> str:
     return f"{protocol.threads} CPU thread{'s' * (protocol.threads != 1)}"
 
 
@@ -61,19 +65,20 @@ def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
     load = protocol.other_load_cores or (0.0,)
     sizes = sorted({row.batch for row in rows})
     fastest = ", the fastest size of each row" if protocol.device == "cuda" else ""
-    shares = [100 * row.subword_share for row in rows if row.subword_share is not None] or [0.0]
+    shares = [100 * row.subword_share for row in rows if row.subword_share is not None]
     engines = [EngineKey(key) for key in protocol.engines]
     own_precision = next((protocol.engines[engine.key] for engine in engines if engine.own), protocol.precision)
     baseline = protocol.baseline
+    machine = protocol.device_name or processor or protocol.device
     return {
-        "machine": protocol.device_name or processor or protocol.device,
+        "machine": f"{machine}, {_threads(protocol)}" if protocol.device == "cuda" else machine,
         "precision": "; ".join([own_precision, *(engine.label for engine in engines if not engine.own)]),
         "sentences": f"{protocol.sentences:,}, after {protocol.warmup} untimed ones",
         "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {protocol.disturbed_rounds} disturbed",
         "cores that other processes used": f"{_range(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
         "size of batches": f"{_range(sizes, 0)}{fastest}",
         "speed-ups over": f"{baseline.system} {baseline.name}" if baseline else "–",
-        "% of the time for subwords": _range(shares, 0),
+        "% of the time for subwords": _range(shares, 0) if shares else "–",
     }
 
 

@@ -39,7 +39,14 @@ PARSER = MarkdownIt("commonmark").enable("table")
 words = st.sampled_from("alpha beta gamma <b>x</b> a&b 1. *y* c|d $z$ #e -f".split())
 texts = st.lists(words, min_size=1, max_size=3).map(" ".join)
 captions = st.builds(Caption, texts, st.dictionaries(st.sampled_from(["Note", "Other"]), st.one_of(texts, st.just(""))))
-cells = st.one_of(texts, st.builds(Cell, texts, st.one_of(texts, st.just("")), strong=st.booleans()))
+languages = st.sampled_from(["", "ar"])
+cells = st.one_of(
+    texts,
+    st.builds(Cell, texts, st.one_of(texts, st.just("")), strong=st.booleans(), language=languages),
+    st.builds(Cell, texts, code=st.just(True)),
+)
+runs = st.lists(st.one_of(texts, st.builds(Strong, texts)), min_size=1, max_size=3).map(tuple)
+lines = st.one_of(st.builds(Line, texts, texts, source=st.booleans()), st.builds(Line, texts, st.just(""), runs))
 
 
 @st.composite
@@ -59,8 +66,8 @@ leaves = st.one_of(
     st.builds(Points, st.lists(texts, min_size=1, max_size=2).map(tuple)),
     st.builds(Command, st.just("continuum translate < in.txt")),
     tables(),
-    st.builds(Picture, st.just("one"), st.none(), captions, texts),
-    st.builds(Example, st.lists(st.builds(Line, texts, texts), min_size=1, max_size=2).map(tuple)),
+    st.builds(Picture, st.just("one"), st.none(), captions, texts, st.one_of(texts, st.just(""))),
+    st.builds(Example, st.lists(lines, min_size=1, max_size=3).map(tuple)),
     st.builds(CaptionBelow, captions, st.booleans()),
 )
 blocks = st.recursive(
@@ -141,6 +148,25 @@ def test_the_best_rows_and_groups_stand_out():
     html, text = page(document), " ".join(markdown(document).split())
     assert '<tr class="best">' in html and html.count("<tbody>") == 1 and "<b>3</b>" in html
     assert "| **group** | |" in text and "| a | **1.0** ± 2 |" in text and "| b | **3** |" in text
+
+
+def test_examples_stand_apart_and_marks_stand_out():
+    lines = (Line("source", "a b", source=True), Line("x", "c d e", ("c", Strong("d"), "e")), Line("y", "f"))
+    document = Document("title", [Section("one", [Example(lines), Example(lines)])], languages=("ar", "en"))
+    html, rendered = page(document), PARSER.render(markdown(document))
+    assert html.count('<dd class="source" lang="ar" dir="auto">a b</dd>') == 2
+    assert html.count('<dd lang="en" dir="auto">c <mark>d</mark> e</dd>') == 2
+    assert rendered.count("<p>source: a b</p>\n<ul>\n<li>x: c <strong>d</strong> e</li>\n<li>y: f</li>\n</ul>") == 2
+
+
+def test_sentences_in_tables_have_their_direction():
+    html = page(Document("title", [Section("one", [Table(["a"], [[Cell("b", language="ar")]])])]))
+    assert '<td lang="ar" dir="auto">b</td>' in html
+
+
+def test_commands_in_tables_are_code_that_can_be_copied():
+    document = Document("title", [Section("one", [Table(["a", "b"], [["c", Cell("cat *_x_", code=True)]])])])
+    assert "<code>cat *_x_</code>" in page(document) and "| `cat *_x_` |" in " ".join(markdown(document).split())
 
 
 def test_a_page_links_its_sections_and_files():

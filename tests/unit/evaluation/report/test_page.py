@@ -1,4 +1,4 @@
-"""The page's words: marked changes, folded steps, escaping."""
+"""The page's words: marked changes, folded steps, facts of speed."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
-from workflow_src.evaluation.report.document import Caption, Paragraph, Table
+from workflow_src.evaluation.report.document import Caption, Paragraph, Strong, Table
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -23,12 +23,11 @@ sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).m
 
 
 @given(sentences, sentences)
-def test_marking_changes_no_word_and_escapes_all(before, after):
-    html = str(page.marked(before, after))
-    text = html.replace("<mark>", "").replace("</mark>", "")
-    assert "<" not in text
-    assert text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&").split() == after.split()
-    assert ("<mark>" in html) == any(changed_words(before.split(), after.split()))
+def test_marking_changes_no_word(before, after):
+    runs = page.marked(before, after)
+    texts = [run.text if isinstance(run, Strong) else run for run in runs]
+    assert " ".join(texts) == after
+    assert any(isinstance(run, Strong) for run in runs) == any(changed_words(before.split(), after.split()))
 
 
 def test_languages_have_their_names_by_codes_of_two_and_three_letters():
@@ -48,7 +47,7 @@ def test_every_code_in_use_has_a_name():
 
 
 def test_neighbouring_changes_share_a_mark():
-    assert page.marked("a b c", "a x y c") == "a <mark>x y</mark> c"
+    assert page.marked("a b c", "a x y c") == ("a", Strong("x y"), "c")
 
 
 def test_steps_that_change_nothing_more_are_folded():
@@ -145,6 +144,15 @@ def test_the_facts_of_a_protocol_are_honest_about_disturbance():
 def test_the_facts_say_which_batches_were_timed(device, sizes, words):
     rows = [reports.timed("lvm", f"row-{size}", 1.0, batch=size) for size in sizes]
     assert facts(*rows, device=device)["size of batches"] == words
+
+
+def test_the_facts_of_a_gpu_name_its_threads_and_unknown_shares_are_no_zeros():
+    row = reports.timed("lvm", "delta-1", 1.0)
+    on_gpu = facts(row, device="cuda", device_name="A GPU", threads=4)
+    assert on_gpu["machine"] == "A GPU, 4 CPU threads"
+    assert on_gpu["% of the time for subwords"] == "–"
+    row = reports.timed("lvm", "delta-1", 1.0, subword_share=0.125)
+    assert facts(row)["% of the time for subwords"] == "12"
 
 
 def test_costs_of_steps_and_their_ratios_are_tables():
