@@ -98,22 +98,25 @@ def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], 
     return " ".join([*sentences, text])
 
 
+def margin_words(margin: float, metrics: Sequence[Metric]) -> str:
+    """So many points of each metric, such as "0.5 BLEU and 0.5 % valid outputs"."""
+    return " and ".join(f"{margin:g}{metric.unit and f' {metric.unit}'} {metric.title}" for metric in metrics)
+
+
 def rival_words(table: Sequence[Group], evidence: Evidence) -> str:
     """A note on rows that are as good as others, and on the column of speed-ups over the fastest of them; empty where
     rows were not compared."""
     if not evidence.pairs:
         return ""
-    deciding = " and ".join(
-        f"{evidence.margin:g}{metric.unit and f' {metric.unit}'} {metric.title}" for metric in evidence.metrics
-    )
     limits = [
         f"{'below' if metric.better == 'higher' else 'above'} {metric.least:g} {metric.title}"
         for metric in evidence.metrics
         if metric.least is not None
     ]
     empty = [*limits, "where a training ended while it was still improving much"]
+    margin = margin_words(evidence.margin, evidence.metrics)
     text = (
-        f"A row is as good as another one where it is shown to lose less than {deciding}: the lower end of the paired "
+        f"A row is as good as another one where it is shown to lose less than {margin}: the lower end of the paired "
         f"interval of their difference ({100 * (1 - LEVEL):g} % for all rows of the table together) lies above that "
         "margin."
     )

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from workflow_src.evaluation.manifest import Key, ShownDecode
+from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.document import Block, Caption, Cell, Table
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.usage import Recommended, candidates_of, command_of, recommend
+from workflow_src.evaluation.report.usage import Recommended, candidates_of, command_of, deciding_metrics, recommend
 from workflow_src.registry import named_systems, refinement, searches
 
-# The fastest row may lose so many points of the main metric to the best one.
+# The fastest row may lose so many points to the best one.
 FASTEST = 2.0
 
 
@@ -20,9 +21,11 @@ def carried_roles() -> set[str | None]:
     return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
 
 
-def _in_one_pass(decode: ShownDecode) -> bool:
-    refines = decode.search.refines or bool(refinement(decode.settings))
-    return not decode.system.family.autoregressive and not refines
+def in_one_pass(decode: ShownDecode) -> bool:
+    """Whether a search neither writes word by word nor computes its output again from an earlier one."""
+    search = decode.search
+    repeats = search.traceable and decode.value != search.first_value
+    return not (decode.system.family.autoregressive or repeats or refinement(decode.settings))
 
 
 def _alone(decode: ShownDecode) -> bool:
@@ -35,7 +38,7 @@ def _with_carried(decode: ShownDecode) -> bool:
 
 
 def by_need(inputs: Inputs) -> dict[str, Recommended]:
-    """Rows by the needs that they serve; needs without a row are left out.
+    """Rows of the first seed by the needs that they serve; needs without a row are left out.
 
     A row serves one that is the fastest within the margin of the best one (`usage.recommend`).
     """
@@ -47,10 +50,12 @@ def by_need(inputs: Inputs) -> dict[str, Recommended]:
         fitting = [candidate for candidate in candidates if fits(manifest.decode(*candidate.row.key))]
         return recommend(inputs, fitting, margin) if fitting else None
 
+    limit = margin_words(FASTEST, deciding_metrics(inputs))
+    fastest = best_of(lambda _: True, FASTEST)
     served = {
-        f"fastest within {FASTEST:g} {manifest.main.title} of the best": best_of(lambda _: True, FASTEST),
-        "one pass by itself": best_of(lambda decode: _in_one_pass(decode) and _alone(decode)),
-        "one pass with a language model": best_of(lambda decode: _in_one_pass(decode) and _with_carried(decode)),
+        f"fastest within {limit} of the best": fastest if fastest and fastest.latency_ms is not None else None,
+        "one pass by itself": best_of(lambda decode: in_one_pass(decode) and _alone(decode)),
+        "one pass with a language model": best_of(lambda decode: in_one_pass(decode) and _with_carried(decode)),
         "best of all": best_of(lambda _: True),
         "autoregressive search": best_of(
             lambda decode: decode.system.family.autoregressive and (_alone(decode) or not decode.search.blocks)
@@ -70,6 +75,7 @@ def blocks(
     manifest = inputs.manifest
     served, split, main = by_need(inputs), manifest.plan.shown_split, manifest.main
     on_dev = any(chosen.on_dev for chosen in served.values())
+    timed = any(chosen.latency_ms is not None for chosen in served.values())
     needs: dict[Key, list[str]] = {}
     for need, chosen in served.items():
         needs.setdefault(chosen.row.key, []).append(need)
@@ -78,16 +84,21 @@ def blocks(
         decode, chosen = manifest.decode(*key), served[names[0]]
         figures = [f"{main.factor * chosen.on_dev[main]:.1f}"] if on_dev and split != "dev" else []
         figures.append(f"{main.factor * chosen.figure:.1f}")
-        time = "–" if chosen.latency_ms is None else f"{chosen.latency_ms:.3g}"
+        if timed:
+            figures.append("–" if chosen.latency_ms is None else f"{chosen.latency_ms:.3g}")
         command = Cell(command_of(chosen, inputs, device, precision), code=True)
-        rows.append(["; ".join(names), f"{chosen.row.system}, {decode.label()}", command, *figures, time])
+        rows.append(["; ".join(names), f"{chosen.row.system}, {decode.label()}", command, *figures])
     heads = ["need", "row", "command", *([f"{main.title} on dev"] if on_dev and split != "dev" else [])]
-    heads += [f"{main.title} on {split}", "ms a sentence"]
-    undecided = sum(not candidate.on_dev for candidate in candidates_of(inputs))
+    heads += [f"{main.title} on {split}", *(["ms a sentence"] if timed else [])]
+    undecided = [candidate.row for candidate in candidates_of(inputs) if not candidate.on_dev]
     how = "Dev decides."
     if not on_dev:
         how = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
     elif undecided:
-        how = f"Dev decides; {undecided} rows that were not decoded there are left out."
-    margin = f"Each is the fastest row within {manifest.report.margin:g} points of the best one of its kind."
-    return [Table(heads, rows, Caption(f"{how} {margin} {data}", notes), left=3, wide=True)]
+        how = f"Dev decides: rows that were not decoded there are left out ({len(undecided)})."
+    if timed:
+        limit = margin_words(manifest.report.margin, deciding_metrics(inputs))
+        how += f" Where a need says no limit, its row is the fastest within {limit} of the best one of its kind."
+    first_seed, several = manifest.rows[0].seed, len({row.seed for row in manifest.rows}) > 1
+    seed = f"Figures are those of seed {first_seed}." if several else ""
+    return [Table(heads, rows, Caption(" ".join(filter(None, [how, seed, data])), notes), left=3, wide=True)]

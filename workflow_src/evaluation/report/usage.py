@@ -54,7 +54,7 @@ def candidates_of(inputs: Inputs) -> list[Recommended]:
     rows = {(row.key, row.split): row for row in manifest.rows if row.seed == first_seed}
     times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
     chosen = {(choice.decode.key, choice.seed): choice.quality for choice in inputs.choices}
-    deciding = _deciding(inputs)
+    deciding = deciding_metrics(inputs)
     candidates = []
     for row in rows.values():
         if row.split != manifest.plan.shown_split:
@@ -79,7 +79,7 @@ def recommend(
     """
     candidates = candidates_of(inputs) if candidates is None else candidates
     margin = inputs.manifest.report.margin if margin is None else margin
-    main, deciding = inputs.manifest.main, _deciding(inputs)
+    main, deciding = inputs.manifest.main, deciding_metrics(inputs)
     measured = [candidate for candidate in candidates if candidate.on_dev]
 
     def figures(candidate: Recommended) -> Mapping[Metric, float]:
@@ -118,9 +118,12 @@ def recommend(
     )
 
 
-def _deciding(inputs: Inputs) -> list[Metric]:
+def deciding_metrics(inputs: Inputs) -> list[Metric]:
+    """Metrics with figures in which a row must be near the best one to be recommended."""
     manifest = inputs.manifest
-    return [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
+    scores = [quality[variant] for quality in inputs.qualities.values() for variant in VARIANTS.values()]
+    deciding = [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
+    return [metric for metric in deciding if any(scored.get(metric.name) is not None for scored in scores)]
 
 
 def _figures(inputs: Inputs, row: Row, metrics: Sequence[Metric]) -> dict[Metric, float]:
