@@ -34,7 +34,7 @@ RESERVED = (
     (
         (
             *("help", "bundle", "plugins", "remove_repetitions", "device", "precision", "threads", "input", "output"),
-            *("split", "n_best", "scores", "output_format"),
+            *("split", "n_best", "scores", "output_format", "interactive"),
         ),
         "continuum translate has such an option",
     ),
