@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 import pydantic
+import reports
 
 from workflow_src import registry
 from workflow_src.evaluation.analyses import content as contents
+from workflow_src.evaluation.report import analyses
+from workflow_src.evaluation.report.document import Document, Section
 
 ENTRIES = [
     {"system": "lvm", "search": "delta", "model": "lvm"},
@@ -167,6 +170,12 @@ def read(*files: dict[str, Any]) -> dict[str, contents.Content]:
 def contents_of(*names: str) -> dict[str, contents.Content]:
     """Contents of these analyses."""
     return read(*map(raw, names))
+
+
+def pictures_of(file: dict[str, Any]) -> list[str]:
+    """Names of the pictures that a report shows of a file."""
+    section = Section("Analyses", analyses.blocks(read(file), reports.manifest()))
+    return [picture.name for picture in Document("report", [section]).pictures()]
 
 
 def to_raw(content: Any) -> Any:

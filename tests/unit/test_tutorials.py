@@ -21,6 +21,8 @@ from workflow_src.config.rules import Work
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
+from workflow_src.evaluation.report.document import Document, Section
+from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -245,8 +247,9 @@ def test_the_analysis_counts_and_is_shown(copied, tiny, run_stage, tmp_path):
     long = [word for word in sources[0].lower().split() if len(word) >= 3]
     assert (counted.words, counted.copied) == (len(long) + 2 * len(sources[1:]), len(set(long)))
     manifest = reports.manifest()
-    assert analyses.draw(contents, manifest).keys() == {"copied_words"}
-    text = analyses.markdown(analyses.context_of(contents, manifest, figures=["copied_words"]))
+    document = Document("report", [Section("Analyses", analyses.blocks(contents, manifest))])
+    assert [picture.name for picture in document.pictures()] == ["copied_words"]
+    text = markdown(document)
     assert "### Copied words" in text and f"{100 * counted.copied / counted.words:.1f} |" in text
     assert "| lvm, delta, L = 1, seed 1 " in text
 

@@ -304,7 +304,7 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
         assert len(tokens) == len(analysis["panels"])
         (text,) = tiny.subwords.decode_target([[token for token in tokens if token != 2]])
         assert analysis["texts"][name] == " ".join(text.split())
-    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"latent_space"}
+    assert analysed.pictures_of(analysis) == ["latent_space"]
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +360,7 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     # The same without the other searches.
     single = run("latent_paths", searches=[SCORE])
     assert single["curves"][0] == analysis["curves"][1]
-    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"latent_paths"}
+    assert analysed.pictures_of(analysis) == ["latent_paths"]
 
 
 def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details, tiny, tmp_path, capsys):
@@ -402,7 +402,7 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
     (system,) = analysis["systems"]
     assert system["same"] is None and system["other"]["sentences"] == len(turned)
-    assert analyses.draw(analysed.read(analysis), reports.manifest()).keys() == {"reordering"}
+    assert analysed.pictures_of(analysis) == ["reordering"]
     # Without alignments the rest is the same.
     plain = run(
         "reordering", settings | {"searches": [{"system": "one-pass"}]}, bundles=["one-pass"], tiny_bundles=bundles
@@ -415,10 +415,10 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     single_sentence = run("reordering", settings | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
     assert single_sentence["compared"] == 0 and single_sentence["example"] is None
-    (shown,) = analyses.blocks(analysed.read(single_sentence), reports.manifest())
-    assert shown.block.table.rows == []
-    assert "none of the first 1 sentences of dev has a translation of teacher" in shown.block.caption.line
-    assert not analyses.draw(analysed.read(single_sentence), reports.manifest())
+    _, table = analyses.blocks(analysed.read(single_sentence), reports.manifest())
+    assert table.rows == []
+    assert "none of the first 1 sentences of dev has a translation of teacher" in table.caption.line
+    assert analysed.pictures_of(single_sentence) == []
 
 
 def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
