@@ -30,16 +30,17 @@ POSITIONS = (1, 2, 4, 6, 8, 12, 16)
 
 
 def graph_figures(model, ids: list[int]) -> dict[str, float]:
-    """Figures of the lookahead path of a source without its end symbol."""
+    """Figures of the lookahead path of a source without its end symbol; no log-probability where the path has no words."""
     source = torch.tensor([[*ids, EOS]])
     logits, transitions, _ = graph_of(model, model.encode(source))
     search = open_search({"model": model}, searches()["graph-path"].settings())
     path = path_of(search(source)[1][0].tolist())
     moves = transitions[0, path[:-1]]
+    best = logits[0, path[1:-1]].log_softmax(-1).amax(-1)
     return {
         "share of vertices on the path": len(path) / logits.size(1),
         "entropy of the next vertex": -(moves.exp() * moves.clamp(min=-100)).sum(-1).mean().item(),
-        "log-probability of the best word": logits[0, path[1:-1]].log_softmax(-1).amax(-1).mean().item(),
+        **({"log-probability of the best word": best.mean().item()} if len(best) else {}),
     }
 
 
@@ -70,8 +71,8 @@ def main() -> None:
     print(f"subwords of outputs for each of the references: {sum(map(len, drafts)) / sum(map(len, references)):.3f}")
     if family == "dat":
         figures = [graph_figures(translator.models["dat"], ids) for ids in sources]
-        for name in figures[0]:
-            print(f"{name}: {mean(row[name] for row in figures):.3f}")
+        for name in dict.fromkeys(name for row in figures for name in row):
+            print(f"{name}: {mean(row[name] for row in figures if name in row):.3f}")
     if arguments.verifier is None:
         return
     verifier = Translator.load(arguments.verifier, "cpu", engine="eager")

@@ -60,9 +60,6 @@ class Paragraph:
     def of(cls, *parts: Inline) -> Paragraph:
         return cls(parts)
 
-    def __bool__(self) -> bool:
-        return any(self.parts)
-
 
 @dataclasses.dataclass(frozen=True)
 class Points:
@@ -213,7 +210,7 @@ class Document:
     files      names and addresses of files beside the page
     palette    colours of the page: class, and the colour on light and on dark paper
     languages  codes of the source and target language of examples
-    footer     text and links at the end
+    footer     text at the end
     """
 
     title: str
