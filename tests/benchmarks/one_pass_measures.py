@@ -30,7 +30,7 @@ POSITIONS = (1, 2, 4, 6, 8, 12, 16)
 
 
 def graph_figures(model, ids: list[int]) -> dict[str, float]:
-    """Figures of the lookahead path of a source without its end symbol; no log-probability where the path has no words."""
+    """Figures of the lookahead path of a source without its end symbol; no figure of words where there are none."""
     source = torch.tensor([[*ids, EOS]])
     logits, transitions, _ = graph_of(model, model.encode(source))
     search = open_search({"model": model}, searches()["graph-path"].settings())
