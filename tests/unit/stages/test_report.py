@@ -191,6 +191,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     text = (folder / "index.html").read_text(encoding="utf-8")
     assert not (folder / "figures/latencies.svg").exists() and "every latency" not in text
     assert "Speed was not measured" in text and "valid, %" not in text and "Sentences</h2>" not in text
+    assert "ms a sentence" not in text and "fastest" not in text and "of seed 1" not in text
     # Headings, captions, links and numbers of figures without content are left out with them.
     assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
     assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
@@ -209,6 +210,9 @@ def test_seeds_are_averaged(report_inputs, page_of):
     assert len(read_results(folder / "results.json").rows) == 3 * (2 + 3 * 4)
     # The prior mean's are 31.9, 32.2 and 32.5.
     assert [PRIOR_MEAN.title, "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
+    # The table of needs names the bundle of one seed, and has its figures.
+    taken = (folder / "results.md").read_text().split("## What to take")[1].split("\n## ")[0]
+    assert "those of seed 1" in taken and "| 33.2 |" in squeezed(taken)
 
 
 @pytest.mark.usefixtures("undrawn")
