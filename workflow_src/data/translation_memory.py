@@ -15,6 +15,10 @@ LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 # Inline elements whose content is the code of a document's format, not text.
 NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
 MOST_CODES_SHOWN = 8
+# From this line on, the library keeps the lines of texts alone.
+FIRST_LONG_LINE = 65535
+# Bytes that are read at once.
+CHUNK = 1 << 15
 
 
 class Unit(NamedTuple):
@@ -55,7 +59,7 @@ def units(
         texts = [_text(fitting[0].find("{*}seg"), name) for fitting in chosen]
         (first, _), (second, _) = texts[0], texts[-1]
         count += 1
-        yield Unit(element.sourceline, first, second, sum(inline for _, inline in texts))
+        yield Unit(_line(element), first, second, sum(inline for _, inline in texts))
     if not unit_count:
         raise ArtifactError(name, "has no units (<tu>)", "check the file")
     if not count:
@@ -66,29 +70,48 @@ def units(
 
 def _elements(stream: IO[bytes], name: str) -> Iterator[Any]:
     """The <tu> elements of a file, each of which is removed before the next one is read."""
+    parser = etree.XMLPullParser(
+        events=("end",),
+        tag="{*}tu",
+        load_dtd=False,
+        no_network=True,
+        resolve_entities=False,
+        collect_ids=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
     try:
-        for _, element in etree.iterparse(
-            stream,
-            events=("end",),
-            tag="{*}tu",
-            load_dtd=False,
-            no_network=True,
-            resolve_entities=False,
-            collect_ids=False,
-            remove_comments=True,
-            remove_pis=True,
-        ):
-            yield element
-            element.clear(keep_tail=False)
-            while element.getprevious() is not None:
-                del element.getparent()[0]
-    except etree.XMLSyntaxError as failure:
-        if not failure.lineno:
-            raise ArtifactError(name, "is empty", "check the file") from None
-        message = str(failure).partition(", line ")[0]
-        raise ArtifactError(
-            name, f"is not well-formed XML ({message})", "correct the file", line=failure.lineno
-        ) from None
+        while content := stream.read(CHUNK):
+            parser.feed(content)
+            for _, element in parser.read_events():
+                yield element
+                element.clear(keep_tail=False)
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+            # An entity that nothing declares ends the text for the parser, but raises nothing here.
+            if len(parser.feed_error_log.filter_from_fatals()):
+                raise _malformed(parser, name)
+        parser.close()
+    except etree.XMLSyntaxError:
+        raise _malformed(parser, name) from None
+
+
+def _malformed(parser: etree.XMLPullParser, name: str) -> ArtifactError:
+    """The first error of a parser; without any, its file is empty."""
+    errors = parser.feed_error_log.filter_from_fatals()
+    if not len(errors):
+        return ArtifactError(name, "is empty", "check the file")
+    message = " ".join(errors[0].message.split())
+    return ArtifactError(name, f"is not well-formed XML ({message})", "correct the file", line=errors[0].line)
+
+
+def _line(element: Any) -> int:
+    """The line where an element begins, from 1."""
+    line = element.sourceline
+    if line < FIRST_LONG_LINE:
+        return line
+    # Of an element so far down, the library knows the line where the first text in it ends.
+    return line - next(element.itertext(), "").count("\n")
 
 
 def _code(variant: Any) -> str:

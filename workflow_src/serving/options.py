@@ -87,7 +87,7 @@ def _check_interactive(values: Mapping[str, Any]) -> None:
     """Raises ConfigError for options that have no effect where lines are typed and answers are shown."""
     for name, unset in (("input", []), ("output", None), ("output_format", "text"), ("scores", False)):
         if values[name] != unset:
-            value = list(map(str, values[name])) if name == "input" else values[name]
+            value = list(map(str, values[name])) if name == "input" else str(values[name])
             problem = "--interactive reads what you type, and shows text with scores"
             raise ConfigError(option(name), value, problem=problem, hint="remove one of the two")
 

@@ -272,6 +272,8 @@ SECRET = unit(("de", "&x;"), ("en", "b"))
         (memory(SECRET, head="<!DOCTYPE tmx [<!ENTITY x 'inside'>]>"), ["line 4", "&x;"]),
         (memory(SECRET, head="<!DOCTYPE tmx [<!ENTITY x SYSTEM 'secret'>]>"), ["line 4", "&x;"]),
         (memory(SECRET, head="<!DOCTYPE tmx SYSTEM 'secret.dtd'>"), ["line 4", "&x;"]),
+        (memory(SECRET), ["line 4", "XML", "'x'"]),
+        (memory(*3000 * [unit(("de", "a"), ("en", "b"))], SECRET), ["line 3004", "XML", "'x'"]),
         ("<xliff version='1.2'/>", ["XLIFF"]),
     ],
 )
@@ -312,9 +314,11 @@ with open("/proc/self/status") as status:
 def test_memory_does_not_grow_with_the_file_and_lines_beyond_65535_are_named():
     peaks = []
     for count in (1_000, 30_000):
-        body = (
+        body = [
             unit(("de", f"Satz {n} " + "wort " * 40), ("en", f"sentence\n\n{n}"), tuid=str(n)) for n in range(count)
-        )
+        ]
+        # Of every other unit, segments have lines of their own.
+        body[::2] = [text.replace("<tuv", "\n  <tuv") for text in body[::2]]
         Path("x.tmx").write_text(memory(*body))
         done = subprocess.run([sys.executable, "-c", MEASURED], capture_output=True, text=True, check=True)
         units_read, peak = map(int, done.stdout.split())
@@ -323,7 +327,8 @@ def test_memory_does_not_grow_with_the_file_and_lines_beyond_65535_are_named():
     # The larger file has 9 MB, of which a tree takes several times as much.
     assert peaks[1] - peaks[0] < 3_000
     pairs, _ = read({"tmx": "x.tmx"})
-    assert pairs[-1].number == 4 + 3 * 29_999
+    begins = itertools.accumulate((1 + text.count("\n") for text in body), initial=4)
+    assert [pair.number for pair in pairs] == list(begins)[:-1]
 
 
 # Tables with a header
