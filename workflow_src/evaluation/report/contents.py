@@ -364,7 +364,7 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
         "command": Cell(record["command"], code=True),
         "configuration": ", ".join(files),
         "code": f"commit {record['commit']}" if record["commit"] else "not in version control",
-        "made": record["created"],
+        "date": record["created"],
         "seeds": seeds,
         "hardware": f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{timing}",
         "versions": versions,
