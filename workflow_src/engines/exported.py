@@ -86,6 +86,9 @@ class ExportedGraphs:
     computed one at a time, and batches change nothing.
     """
 
+    # PyTorch's exporter serves one thread of a process at a time, whichever system it exports.
+    exporting = threading.RLock()
+
     def __init__(
         self, models: Mapping[str, nn.Module], threads: int = 0, int8: bool = False, folder: Path | None = None
     ):
@@ -105,7 +108,7 @@ class ExportedGraphs:
         forks.renew_in_children(self)
 
     def after_fork(self) -> None:
-        self.lock = threading.RLock()
+        self.lock, ExportedGraphs.exporting = threading.RLock(), threading.RLock()
         if self.threads == 1:
             return
         forks.keep([dict(self._sessions), dict(self._opened), dict(self._functions), dict(self._checking)])
@@ -267,6 +270,10 @@ class ExportedGraphs:
 
     def session(self, path: Path, title: str, make: Callable[[], bytes]) -> Any:
         """A session of the graph in a file, which `make` exports where the file is missing or damaged."""
+        with self.exporting:
+            return self._session_now(path, title, make)
+
+    def _session_now(self, path: Path, title: str, make: Callable[[], bytes]) -> Any:
         if path.is_file():
             try:
                 content = path.read_bytes()

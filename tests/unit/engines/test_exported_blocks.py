@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, pairs, searched, tagger, transformer
+from threads import in_threads
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
@@ -200,6 +201,22 @@ def test_each_drafter_makes_its_own_drafts(networks, folder):
     for drafted in (networks, other, networks):
         outputs.append([engine.translate([source], ACCEPTING, True, drafted).tokens for source in sentences(3)])
     assert outputs[0] == outputs[2] != outputs[1]
+
+
+@pytest.mark.graphs
+@torch.no_grad()
+def test_threads_export_the_graphs_of_their_drafters_at_once(networks, tmp_path):
+    """The exporter serves one thread of a process."""
+    engine, source = engine_of(networks, tmp_path), sentences(1)[0]
+    drafters = [networks | {DRAFTER: nat(V, V + 1, seed=seed, **SHALLOW).float()} for seed in range(3)]
+    engine.prepare(settings(), True, drafters[0], True)
+    outputs = [[] for _ in drafters]
+
+    def work(number):
+        outputs[number] += engine.translate([source], ACCEPTING, True, drafters[number]).tokens
+
+    in_threads(work, len(drafters))
+    assert outputs == [searched(drafted, pad([source], eos=True), ACCEPTING).tokens for drafted in drafters]
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e30])
