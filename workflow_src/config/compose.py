@@ -73,8 +73,8 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """`own` laid over `parent`. `only` in `own` names the systems of `parent` that stay.
 
     Systems with settings in `own` stay too, and all systems that a staying one is built on or carries. Settings of
-    `parent` that name a removed system are removed; those of `own` are checked like any others. `test` of `parent` is
-    removed where `own` has another dataset. Raises ConfigError.
+    `parent` that name a removed system are removed; those of `own` are checked like any others. `test` and
+    `recipe.tokenised` of `parent` are removed where `own` has another dataset. Raises ConfigError.
     """
     merged = merge(parent, own)
     only = _layer(merged).only
@@ -83,8 +83,12 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         _check_removed(removed, parent.get("systems") or {}, merged["systems"])
         # `members_of` needs the null of a system that a list stands for: it removes that one of the list's systems.
         merged["systems"] = merged["systems"] | removed
-    if "dataset" in (own.get("recipe") or {}) and "test" not in own:
-        merged.pop("test", None)
+    own_recipe = own.get("recipe") or {}
+    if "dataset" in own_recipe:
+        if "test" not in own:
+            merged.pop("test", None)
+        if "tokenised" not in own_recipe:
+            merged["recipe"] = {name: value for name, value in merged["recipe"].items() if name != "tokenised"}
     if only is None:
         return merged
     members = members_of(merged.get("systems", {}))

@@ -324,7 +324,9 @@ def _of_one_kind(part: Any) -> Any:
     known = {setting for kind in PARTS.values() for setting in kind.model_fields}
     for setting in part:
         if first and setting in known - PARTS[first].model_fields.keys():
-            raise ConfigError(setting, part[setting], problem=f"a part with {first} has no such setting")
+            having = " or ".join(kind for kind, model in PARTS.items() if setting in model.model_fields)
+            hint = f"remove it, or read the part by {having}"
+            raise ConfigError(setting, part[setting], problem=f"a part with {first} has no such setting", hint=hint)
     return part
 
 
