@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, NamedTuple
@@ -17,6 +18,8 @@ NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
 MOST_CODES_SHOWN = 8
 # From this line on, the library keeps the lines of texts alone.
 FIRST_LONG_LINE = 65535
+# What may break lines of a file; other spaces are part of the text.
+SPACES = re.compile(r"[ \t\r\n]+")
 # Bytes that are read at once.
 CHUNK = 1 << 15
 
@@ -37,8 +40,9 @@ def units(
 
     A segment is in a language where its xml:lang is a code of the language, alone or with a region or a script (de,
     de-AT, deu); `variants` name the only xml:lang of a language that is read. Of several segments of a language in one
-    unit, that with the code alone is taken, else the first. Units without one of the languages and further segments
-    are counted in `dropped`. Memory does not grow with the file; neither a DTD nor entities are read.
+    unit, that with the code alone is taken, else the first; empty ones come last. Units without one of the languages
+    and further segments are counted in `dropped`. Memory does not grow with the file; neither a DTD nor entities are
+    read.
 
     Raises ArtifactError naming the file, and the line where it is no well-formed XML or a segment has an entity, and
     for a file without any unit in both languages.
@@ -127,10 +131,17 @@ def _chooser(language: str, variant: str | None) -> Callable[[list[tuple[str, An
 
     def choose(segments: list[tuple[str, Any]]) -> list[Any]:
         fitting = [(code, segment) for code, segment in segments if two_letters(code.split("-")[0]) == wanted]
-        return [segment for code, segment in sorted(fitting, key=lambda entry: "-" in entry[0])]
+        return [variant for _, variant in sorted(fitting, key=_later)]
 
     wanted = two_letters(language)
     return choose
+
+
+def _later(entry: tuple[str, Any]) -> tuple[bool, bool]:
+    """A sorting key: segments with text first, then the code alone."""
+    code, variant = entry
+    segment = variant.find("{*}seg")
+    return segment is None or not "".join(segment.itertext()).strip(), "-" in code
 
 
 def _text(element: Any, name: str) -> tuple[str, int]:
@@ -138,7 +149,7 @@ def _text(element: Any, name: str) -> tuple[str, int]:
     if element is None:
         return "", 0
     pieces, inline = _pieces(element, name)
-    return " ".join("".join(pieces).split()), inline
+    return SPACES.sub(" ", "".join(pieces)).strip(" "), inline
 
 
 def _pieces(element: Any, name: str) -> tuple[list[str], int]:

@@ -228,6 +228,14 @@ def test_a_language_has_variants_and_the_code_alone_comes_first():
     assert texts(read({"tmx": "x.tmx", "variants": {"de": "de-ch"}}, of=("en",))[0])[3] == ("four", "four")
 
 
+def test_a_segment_with_text_comes_before_an_empty_one_and_keeps_its_own_spaces():
+    Path("x.tmx").write_text(
+        memory(unit(("en", "one\n  more"), ("de", ""), ("de-AT", "eins\u00a0!\u3000"))), encoding="utf-8"
+    )
+    pairs, corpus = read({"tmx": "x.tmx"})
+    assert texts(pairs) == [("eins\u00a0!\u3000", "one more")] and corpus.dropped["train"] == {"other_segment": 1}
+
+
 def test_inline_elements_are_left_out_with_their_code_and_counted():
     Path("x.tmx").write_text(
         memory(
