@@ -48,6 +48,15 @@ def lively(model: nn.Module, seed: int = 0, scale: float = 0.2) -> nn.Module:
     return model.double().eval()
 
 
+def peaked(model: nn.Module, end: float = 0.0) -> nn.Module:
+    """An autoregressive model with probabilities that are far from even, whose outputs have many lengths; `end` is
+    added to the logit of the end symbol."""
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(3)
+        model.output_bias[EOS] += end
+    return model
+
+
 def transformer(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Transformer:
     torch.manual_seed(seed)
     config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **overrides})

@@ -6,7 +6,7 @@ import random
 
 import pytest
 import torch
-from miniatures import dat, greedy, lvm, nat, searched, tagger, transformer
+from miniatures import dat, greedy, lvm, nat, peaked, searched, tagger, transformer
 from pretended_cuda import counted, pretended
 
 from workflow_src.data.batching import pad
@@ -18,7 +18,6 @@ from workflow_src.engines.captured_blocks import WIDTHS
 from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS
 
 CPU = torch.device("cpu")
 DRAFTERS = {
@@ -31,11 +30,7 @@ DRAFTERS = {
 
 def verifier(seed: int = 5, end: float = 0.0, **settings):
     """A model whose outputs have many lengths."""
-    model = transformer(13, 11, seed=seed, **settings)
-    with torch.no_grad():
-        model.target_embedding.weight.mul_(3)
-        model.output_bias[EOS] += end
-    return model
+    return peaked(transformer(13, 11, seed=seed, **settings), end)
 
 
 def settings(**fields) -> VerifiedSettings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import miniatures
 import pytest
 import torch
 from miniatures import searched, seq2seq, transformer
@@ -16,18 +17,13 @@ from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_steps import BLOCK, CACHE
 from workflow_src.engines.cuda_graphs import KEPT_SEARCHES, CapturedSearches
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS
 
 CPU = torch.device("cpu")
 
 
 def peaked(seed: int = 5, end: float = 0.0, **settings):
     """A model whose outputs have many lengths."""
-    model = transformer(13, 11, seed=seed, **settings)
-    with torch.no_grad():
-        model.target_embedding.weight.mul_(3)
-        model.output_bias[EOS] += end
-    return model
+    return miniatures.peaked(transformer(13, 11, seed=seed, **settings), end)
 
 
 def sentences(number: int = 24, longest: int = 20, seed: int = 1) -> list[list[int]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, pairs, searched, tagger, transformer
+from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, pairs, peaked, searched, tagger, transformer
 from threads import in_threads
 
 from workflow_src.data.batching import pad
@@ -17,7 +17,6 @@ from workflow_src.decoding.settings import DRAFTER
 from workflow_src.engines.exported_blocks import ExportedDecoder
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS
 
 V = 40
 SHALLOW = {"encoder_layers": 1, "layers": 1}
@@ -36,11 +35,8 @@ DRAFTERS = {
 
 def verifier(end: float = 0.0, **settings):
     """A model whose outputs have many lengths, wide enough for products in 8 bits."""
-    model = transformer(V, V, seed=5, dim=32, feed_forward=64, heads=2, encoder_layers=1, decoder_layers=2, **settings)
-    with torch.no_grad():
-        model.target_embedding.weight.mul_(3)
-        model.output_bias[EOS] += end
-    return model
+    sizes = {"dim": 32, "feed_forward": 64, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    return peaked(transformer(V, V, seed=5, **sizes, **settings), end)
 
 
 def settings(**fields) -> VerifiedSettings:

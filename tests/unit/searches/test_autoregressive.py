@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 
+import miniatures
 import numpy as np
 import pytest
 import torch
@@ -37,10 +38,7 @@ def family(request) -> str:
 
 def peaked(family: str, seed: int, size: int = V, **options):
     """A model whose probabilities are far from even."""
-    model = AUTOREGRESSIVE[family](13, size, seed=seed, **options)
-    with torch.no_grad():
-        model.target_embedding.weight.mul_(3)
-    return model
+    return miniatures.peaked(AUTOREGRESSIVE[family](13, size, seed=seed, **options))
 
 
 def scores(model, source, outputs: list[tuple[int, ...]]) -> torch.Tensor:

@@ -127,22 +127,17 @@ settings, largest = kind(beam=400, min_ratio=0.0), 400
 """,
         "4, 16, 2, 16",
     ),
-    "graph-path": (
-        GRAPHS
-        + """
-settings, largest = registry.searches()["graph-path"].settings(), 64
-run = lambda sentences: searched({"model": model}, source[:sentences], settings)
+    **{
+        name: (
+            GRAPHS
+            + f"""
+settings, largest = registry.searches()["{name}"].settings(), 64
+run = lambda sentences: searched({{"model": model}}, source[:sentences], settings)
 """,
-        "4, 16, 64, 16",
-    ),
-    "graph-viterbi": (
-        GRAPHS
-        + """
-settings, largest = registry.searches()["graph-viterbi"].settings(), 64
-run = lambda sentences: searched({"model": model}, source[:sentences], settings)
-""",
-        "4, 16, 64, 16",
-    ),
+            "4, 16, 64, 16",
+        )
+        for name in ("graph-path", "graph-viterbi")
+    },
 }
 
 

@@ -10,7 +10,22 @@ import types
 import pytest
 import torch
 import torch.nn.functional as F
-from miniatures import AUTOREGRESSIVE, cmlm, dat, greedy, inat, lanmt, lvm, nat, one, padded, pairs, searched, tagger
+from miniatures import (
+    AUTOREGRESSIVE,
+    cmlm,
+    dat,
+    greedy,
+    inat,
+    lanmt,
+    lvm,
+    nat,
+    one,
+    padded,
+    pairs,
+    peaked,
+    searched,
+    tagger,
+)
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -42,9 +57,7 @@ DRAFTERS = {
 def model(request, monkeypatch):
     """A model whose outputs have many lengths; also one that has no decoder of its own."""
     name = request.param if request.param in AUTOREGRESSIVE else "transformer"
-    model = AUTOREGRESSIVE[name](13, V, seed=5)
-    with torch.no_grad():
-        model.target_embedding.weight.mul_(3)
+    model = peaked(AUTOREGRESSIVE[name](13, V, seed=5))
     if name != request.param:
         monkeypatch.setattr(type(model), "start", AutoregressiveModel.start)
     return model
