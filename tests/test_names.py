@@ -138,12 +138,11 @@ def test_folders_of_analyses_have_their_names():
     }
 
 
-def test_folders_of_filters_have_their_names():
-    folders = {path.parent.name for path in (PACKAGE / "data/filters").glob("*/__init__.py")}
-    names = {name for name, entry in registry.filters().items() if entry.check.startswith("workflow_src.")}
-    assert folders == names
-    for name in names:
-        assert registry.filters()[name].check == f"workflow_src.data.filters.{name}.filter:check"
+def test_modules_of_filters_have_their_names():
+    modules = {path.stem for path in (PACKAGE / "data/filters").glob("[!_]*.py")}
+    assert modules == set(registry.filters())
+    for name in modules:
+        assert registry.filters()[name].check.__module__ == f"workflow_src.data.filters.{name}"
 
 
 def test_what_is_excused_is_there():

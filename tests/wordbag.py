@@ -99,7 +99,16 @@ class Openings(Frozen):
     words: tuple[str, ...] = Field(("Der",), description="pairs with such a first word in the source are left out")
 
 
-FILTER = Filter(name="openings", title="First words", settings=Openings, check="bagged.openings:check")
+def openings(settings, languages):
+    def judge(pair):
+        if pair.source.split()[0] in settings.words:
+            return f"words in {languages[0]}"
+        return pair._replace(target=pair.target[:-1]) if pair.target.endswith("?") else None
+
+    return lambda pairs: list(map(judge, pairs))
+
+
+FILTER = Filter(name="openings", title="First words", settings=Openings, check=openings)
 PLUGIN = Plugin(
     "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,),
     metrics=(METRIC, LETTERS), filters=(FILTER,),
@@ -263,17 +272,7 @@ answer({"model": {}, "signature": "set:letters"})
 while line := sys.stdin.readline():
     answer({"figures": [figure(*sentence) for sentence in json.loads(line)["sentences"]]})
 """
-OPENINGS = """
-def check(settings, languages):
-    def judge(pair):
-        if pair.source.split()[0] in settings.words:
-            return f"words in {languages[0]}"
-        return pair._replace(target=pair.target[:-1]) if pair.target.endswith("?") else None
-
-    return lambda pairs: list(map(judge, pairs))
-"""
 FILES = {
-    "openings.py": OPENINGS,
     "exact.py": EXACT,
     "letters.py": LETTERS,
     "letters_apart.py": LETTERS_APART,

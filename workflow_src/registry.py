@@ -1,5 +1,5 @@
-"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/`, `evaluation/metrics/` and `data/filters/`,
-engines, and plug-ins from outside. No torch here.
+"""Members: the folders of `families/`, `searches/`, `evaluation/analyses/` and `evaluation/metrics/`, the modules of
+`data/filters/`, engines, and plug-ins from outside. No torch here.
 
 A plug-in is a package with a `PLUGIN` (`spec.Plugin`). It is used where a configuration lists it under `plugins`, or
 where it is installed and has an entry point in the group "continuum". Jobs learn of those that a configuration lists
@@ -56,8 +56,9 @@ FOLDERS = {
     "search": "searches",
     "metric": "evaluation/metrics",
     "analysis": "evaluation/analyses",
-    "filter": "data/filters",
 }
+# Folders of modules that have a declaration each.
+MODULES = {"filter": "data/filters"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,7 +131,8 @@ class Members:
 def members() -> Members:
     """All declared members by kind and name. Raises DeclarationError for the first declaration that cannot be used."""
     plugins = _plugins()
-    own = [(kind, member) for kind, folder in FOLDERS.items() for member in _folders(folder, kind.upper())]
+    own = [(kind, member) for kind, folder in FOLDERS.items() for member in _declared(folder, "*/__init__.py", kind)]
+    own += [(kind, member) for kind, folder in MODULES.items() for member in _declared(folder, "[!_]*.py", kind)]
     own += [("engine", engine) for engine in importlib.import_module("workflow_src.engines").ENGINES]
     declared: list[tuple[str, Any, Loaded | None]] = [(kind, member, None) for kind, member in own]
     for loaded in plugins:
@@ -368,12 +370,14 @@ def _owner(loaded: Loaded | None) -> str:
     return f"plug-in {loaded.plugin.name}" if loaded else "Continuum itself"
 
 
-def _folders(folder: str, name: str) -> list[Any]:
-    """Declarations of the folders that have one; helpers beside them have none."""
-    paths = sorted(path.parent.name for path in (PACKAGE / folder).glob("*/__init__.py"))
-    package = folder.replace("/", ".")
-    modules = (importlib.import_module(f"workflow_src.{package}.{path}") for path in paths)
-    declared = [getattr(module, name) for module in modules if hasattr(module, name)]
+def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
+    """Declarations in the modules of a folder that have one; helpers beside them have none."""
+    names = sorted(
+        path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
+        for path in (PACKAGE / folder).glob(pattern)
+    )
+    modules = (importlib.import_module(f"workflow_src.{name}") for name in names)
+    declared = [getattr(module, kind.upper()) for module in modules if hasattr(module, kind.upper())]
     return sorted(declared, key=lambda member: getattr(member, "order", 0))
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 from workflow_src.errors import DeclarationError, short_repr
-from workflow_src.registry import filters, import_object
+from workflow_src.registry import filters
 from workflow_src.runtime.workers import Workers, blocks_of
-from workflow_src.spec import CAUSE, Filter, Frozen, Pair, Verdict
+from workflow_src.spec import CAUSE, Check, Filter, Frozen, Pair, Verdict
 
 log = logging.getLogger("continuum")
 
@@ -22,8 +22,7 @@ log = logging.getLogger("continuum")
 BATCH = 4096
 # Examples of a filter's work, and characters of a side that are shown.
 EXAMPLES, SHOWN = 3, 200
-# A filter's function of a list of pairs, and pairs with their numbers in the text.
-Check = Callable[[list[Pair]], list[Verdict]]
+# Pairs with their numbers in the text.
 Numbered = list[tuple[int, Pair]]
 # Beside the texts, where filters read scores.
 SCORES_FILE = "train.scores"
@@ -139,7 +138,7 @@ def steps_of(cleaning: Mapping[str, Frozen], languages: tuple[str, str], most_ex
 
 
 def _check_of(name: str, settings: Frozen, languages: tuple[str, str]) -> Check:
-    return import_object(filters()[name].check)(settings, languages)
+    return filters()[name].check(settings, languages)
 
 
 def clean(pairs: Iterable[Pair], steps: list[Step], threads: int = 1, lines: int = 0) -> Iterator[tuple[int, Pair]]:

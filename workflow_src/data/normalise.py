@@ -10,23 +10,10 @@ from typing import Literal
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import DOTTED_I, spaced, two_letters
 from workflow_src.config.recipe import PlaceholderKind, TextRules, TokenisedKind
+from workflow_src.data.characters import BLANK_WORD, CONTROL, INVISIBLE
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 from workflow_src.data.tokenised import detokeniser
 
-# Control characters (Cc) that `str.split` does not take for whitespace. They become spaces: a NUL separates words.
-CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
-# Invisible format characters that carry no text: soft hyphen, zero-width space, word joiner, byte order mark, marks of
-# writing direction, interlinear annotation. Joiners (U+200C, U+200D), variation selectors, fillers and tags stay inside
-# words: Persian, Indic, Mongolian and Korean words and emoji need them.
-INVISIBLE = re.compile("[\u00ad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff\ufff9-\ufffb]")
-# Unicode's Default_Ignorable_Code_Point, which Python's unicodedata lacks, and two symbols that are blank: the Braille
-# pattern without dots and the null note head.
-BLANK = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    "\u2800\U0001d159"
-)
-BLANK_WORD = re.compile(rf"(?<!\S)[{BLANK}]+(?!\S)")
 # Marks the side of a token that no space separates from its neighbour, as OpenNMT's tokeniser does (U+FFED). A text
 # that has this character gets the full-width one, to which Unicode declares it compatible.
 JOINER, LIKE_JOINER = "\uffed", "\u25a0"

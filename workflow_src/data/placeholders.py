@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import get_args
 
 from workflow_src.config.recipe import PlaceholderKind
+from workflow_src.data.patterns import EMAIL, ENTITY, NEXT_WORD, TAG, URL, VARIABLE
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
@@ -20,12 +21,8 @@ SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
 PLACEHOLDERS = "placeholders"
 SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 
-# Letters and marks of languages that put no space between words (and of Korean), and signs that end an address.
-UNSPACED_LETTERS = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
-_NEXT_WORD = rf"{UNSPACED_LETTERS}\uf8a0-\uf8bf"
-_IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{_NEXT_WORD}]"
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
-_IN_WORD = rf"[^\W{_NEXT_WORD}]"
+_IN_WORD = rf"[^\W{NEXT_WORD}]"
 WORD = r"\w+(?:['\u2019-]\w+)*"
 # One in so many training pairs without spans has a word that both sides share in place of one, or else a sign at the
 # end of both, so that models learn where symbols stand: few texts have spans, and none has characters outside of its
@@ -35,16 +32,11 @@ SHORTEST_COPY = 4
 # A character of the private use area after the symbols, which no vocabulary has.
 SIGN = "\uf8ba"
 PATTERNS: Mapping[PlaceholderKind, str] = {
-    "tags": r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>",
-    # Punctuation at the end belongs to the sentence around it.
-    "urls": rf"(?<![A-Za-z0-9+.-])(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.){_IN_URL}*(?<![.,;:!?)\]])",
-    "emails": r"(?<![A-Za-z0-9.+_-])[A-Za-z0-9.+_-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+",
-    "entities": r"&(?:[A-Za-z][A-Za-z0-9.-]*|#[0-9]+|#x[0-9A-Fa-f]+);",
-    # printf's, Qt's (%1 to %9: `%50` is a number in Turkish), and those with braces.
-    "variables": r"%[0-9]+\$[-+#0]*[0-9]*[A-Za-z]"
-    r"|(?<![0-9])%[-+#]*(?:0[0-9]+)?(?:\.[0-9]+)?(?:hh?|ll?|z)?[diufFeEgGxXoscn](?![A-Za-z])"
-    r"|%\([A-Za-z_]\w*\)[A-Za-z]|%\{\w+\}|%L?[1-9](?![.,]?[0-9])"
-    r"|\$\{[^\s{}]+\}|\{\{ ?[\w.:!-]+ ?\}\}|\{[\w.:!<>^+-]*\}",
+    "tags": TAG,
+    "urls": URL,
+    "emails": EMAIL,
+    "entities": ENTITY,
+    "variables": VARIABLE,
 }
 
 

@@ -4,44 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import random
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from workflow_src.config.datasets import GroupSplit, NthSplit
+from workflow_src.data.characters import bare, key
 from workflow_src.data.escapes import BPE_SIGNS, Escape
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
-# Invisible marks: the grapheme joiner, and selectors of the form of the character before.
-SELECTORS = frozenset([0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)])
-
-
-class _KeptCharacters(dict):
-    """For `str.translate`: letters, marks and numbers stay, all else goes."""
-
-    def __missing__(self, code: int) -> int | None:
-        is_kept = unicodedata.category(chr(code))[0] in "LMN" and code not in SELECTORS
-        self[code] = code if is_kept else None
-        return self[code]
-
-
-_KEPT = _KeptCharacters()
-
-
-def bare(sentence: str) -> str:
-    """Case folded, only letters, marks and numbers; a sentence without any of these stays as it is.
-
-    Marks stay because vowel signs and tones are marks: words of Hindi or Thai may differ in nothing else.
-    """
-    return sentence.casefold().translate(_KEPT) or sentence
-
-
-def key(sentence: str) -> str:
-    """Key for comparing sentences: `bare`, compatibility forms (full width, ligatures, superscripts) folded."""
-    if sentence.isascii():
-        return bare(sentence)
-    return bare(unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", sentence).casefold()))
 
 
 class Groups:

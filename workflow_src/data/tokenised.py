@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from workflow_src.config.languages import spaced, two_letters
 from workflow_src.config.recipe import TokenisedKind
-from workflow_src.data.placeholders import UNSPACED_LETTERS
+from workflow_src.data.patterns import UNSPACED_LETTERS
 
 # Lines of a text that are looked at, and those with signs of either kind that it takes to judge.
 SAMPLE, LEAST = 10_000, 20

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic.dataclasses import dataclass
 
-from workflow_src.spec.fields import CHECKED, Code, EngineName, Title
+from workflow_src.spec.fields import CHECKED, EngineName, Title
 from workflow_src.spec.sections import Frozen
 
 # An input of filters beside the two texts: the pair's score, a column of the corpus.
@@ -27,6 +27,8 @@ class Pair(NamedTuple):
 # behind CAUSE, as in "max_words: 93 words". Reports show them with examples.
 Verdict = None | Pair | str
 CAUSE = ": "
+# Gives the verdict on each of a list of pairs.
+Check = Callable[[list[Pair]], list[Verdict]]
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -35,9 +37,10 @@ class Filter:
 
     title       of its row in tables
     settings    a class of its own; every setting has a default
-    check       "module:object": (settings, languages of source and target) -> function of a list of pairs -> a list
-                with the verdict on each. A filter that `looks_back` has one for a text, whose pairs come in their
-                order, so that it may remember pairs; others have one in each process
+    check       (settings, languages of source and target) -> function of a list of pairs -> a list with the verdict on
+                each. A filter that `looks_back` has one for a text, whose pairs come in their order, so that it may
+                remember pairs; others have one in each process. Libraries are imported in it, not beside the
+                declaration, which planning imports
     each_side   whether it judges each side by itself, so that it cleans text of one language too, as both sides
     looks_back  whether its verdict on a pair depends on pairs that came before
     needs       its inputs beside the two texts: SCORES
@@ -48,7 +51,7 @@ class Filter:
     name: EngineName
     title: Title
     settings: type[Frozen]
-    check: Code
+    check: Callable[[Any, tuple[str, str]], Check]
     each_side: bool = False
     looks_back: bool = False
     needs: tuple[Literal["scores"], ...] = ()

@@ -29,6 +29,7 @@ from workflow_src.config.recipe import SplitRules
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
+from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of, word_count
@@ -37,7 +38,7 @@ from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.raw import RawSummary, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
-from workflow_src.data.splits import EveryNth, connected_groups, key
+from workflow_src.data.splits import EveryNth, connected_groups
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError

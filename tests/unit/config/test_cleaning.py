@@ -14,9 +14,8 @@ from pydantic import Field
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.cleaning import filter_settings
 from workflow_src.data.filters.score import FILTER
-from workflow_src.declarations import check_sections, code_of
+from workflow_src.declarations import check_sections
 from workflow_src.errors import ConfigError, DeclarationError, did_you_mean
-from workflow_src.registry import import_object
 from workflow_src.spec import UNKNOWN, Frozen
 
 TABLE = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
@@ -125,11 +124,10 @@ class Required(Frozen):
         ({"settings": Required}, "give every setting one"),
         ({"settings": dict}, "settings"),
         ({"needs": ("words",)}, "scores"),
-        ({"check": "workflow_src.data.filters.score.filter:chek"}, "chek"),
+        ({"check": "workflow_src.data.filters.score:check"}, "check"),
     ],
 )
 def test_declarations_that_cannot_be_used_are_named(changes, words):
     with pytest.raises((DeclarationError, pydantic.ValidationError), match=words):
         member = dataclasses.replace(FILTER, **{"name": "mine"} | changes)
         check_sections('filter "mine"', member)
-        import_object(code_of(member)["check"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -11,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from workflow_src.data.characters import letters, letters_outside, visible, word_counter
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.repeats import Counts
-from workflow_src.data.texts import letters, letters_outside, visible, word_counter
 from workflow_src.data.toy import grammar
 from workflow_src.errors import ConfigError, DeclarationError
 from workflow_src.registry import filters
@@ -335,3 +337,14 @@ def test_an_example_shows_what_the_filter_saw_in_its_pair(name, settings, pair, 
     assert list(clean([Pair(*pair)], [step])) == [] and list(step.dropped.values()) == [1]
     (example,) = step.as_json()["examples"]
     assert f"{example['reason']}{CAUSE}{example['cause']}" == answer
+
+
+HEAVY = ("numpy", "ftfy", "py3langid", "rapidfuzz", "sacremoses", "torch")
+
+
+@pytest.mark.forks
+def test_declarations_of_filters_import_no_library():
+    lines = ["import sys", "from workflow_src.registry import filters", "assert len(filters()) > 10"]
+    lines += [f"print([name for name in {HEAVY} if name in sys.modules])"]
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

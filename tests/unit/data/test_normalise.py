@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.data.normalise import BLANK, JOINER, LIKE_JOINER, Normaliser, clean, drop_reason, romanian
+from workflow_src.data.characters import BLANK
+from workflow_src.data.normalise import JOINER, LIKE_JOINER, Normaliser, clean, drop_reason, romanian
 
 # Any text a UTF-8 file can hold, with the characters that normalisation is about far more often than by chance.
 BLANKS = "\u3164\u2800\U000e0061\ufe0f\uffa0"

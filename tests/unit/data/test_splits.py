@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from workflow_src.config.datasets import GroupSplit, NthSplit, SubwordsConfig
 from workflow_src.data import subwords
-from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits, key
+from workflow_src.data.characters import key
+from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits
 from workflow_src.errors import ArtifactError
 
 SETTINGS = GroupSplit(method="connected-groups", dev=20, test=30, largest_group=4)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.config.datasets import GroupSplit, NormalisationConfig
+from workflow_src.data.characters import key
 from workflow_src.data.normalise import Normaliser
-from workflow_src.data.splits import key
 from workflow_src.stages.normalise import NormaliseSettings, Row, divided, normalising
 
 SWITCHES = ("romanian", "moses_punctuation", "moses_tokenise", "lowercase")

@@ -1,4 +1,4 @@
-"""Pairs with a side in another script than that of its language."""
+"""Leaves out pairs with a side whose letters are of another script than its language is written in."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from workflow_src.config.languages import scripts_of, two_letters
-from workflow_src.data.texts import script_names
+from workflow_src.data.characters import each, letters, letters_outside, script_names
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Filter, Frozen
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
@@ -40,11 +40,28 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
     )
 
 
+def check(settings: Settings, languages: tuple[str, str]) -> Check:
+    most = 1 - settings.min_share
+    configured = {two_letters(language): tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
+    scripts = [configured.get(two_letters(code)) or scripts_of(code) for code in languages]
+    # Snakemake's settings were checked by `conflict`: a script of each language is known.
+    source_outside, target_outside = (letters_outside(names or ()) for names in scripts)
+
+    def judge(pair: Pair) -> Verdict:
+        for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
+            count = outside(text)
+            if count and count > most * letters(text):
+                return f"min_share: {count} letters of another script, of {letters(text)}"
+        return None
+
+    return each(judge)
+
+
 FILTER = Filter(
     name="script",
     title="Script",
     settings=Settings,
-    check="workflow_src.data.filters.script.filter:check",
+    check=check,
     each_side=True,
     conflict=conflict,
 )

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pydantic import Field
 
 from workflow_src.config.languages import spaced
-from workflow_src.data.filters.ratio import Settings
-from workflow_src.data.texts import each, word_counter
-from workflow_src.spec import Pair, Verdict
+from workflow_src.data.characters import each, word_counter
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
-def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+class Settings(Frozen):
+    max_words: float | None = Field(
+        3.0, gt=1, description="words of the longer side for one of the other; characters, as `length` counts them"
+    )
+    max_characters: float | None = Field(
+        3.0, gt=1, description="likewise; not where only one of the languages separates its words by spaces"
+    )
+    min_characters: int = Field(15, ge=0, description="pairs whose longer side has fewer are kept")
+
+
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "leaves out nothing" if settings.max_words is settings.max_characters is None else None
+
+
+def check(settings: Settings, languages: tuple[str, str]) -> Check:
     source_words, target_words = map(word_counter, languages)
     alike = spaced(languages[0]) == spaced(languages[1])
     most_characters = (alike and settings.max_characters) or float("inf")
@@ -30,3 +43,12 @@ def check(settings: Settings, languages: tuple[str, str]) -> Callable[[list[Pair
         return None
 
     return each(judge)
+
+
+FILTER = Filter(
+    name="ratio",
+    title="Length ratio",
+    settings=Settings,
+    check=check,
+    conflict=conflict,
+)

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from html.entities import html5
 
-import ftfy
-from ftfy.badness import is_bad
+from pydantic import Field
 
-from workflow_src.data.filters.garbled import Settings
-from workflow_src.data.texts import each
-from workflow_src.spec import Pair, Verdict
+from workflow_src.data.characters import each
+from workflow_src.data.patterns import ENTITY
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
-ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]+);")
+
+class Settings(Frozen):
+    entities: bool = Field(True, description="&amp; and &#8211; become the characters that they stand for")
+    mojibake: bool = Field(True, description="text that was read in a wrong encoding is read in the right one (ftfy)")
+    lost: bool = Field(True, description="leave out pairs with U+FFFD, where characters were lost")
+
+
+def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
+    return "repairs and leaves out nothing" if not (settings.entities or settings.mojibake or settings.lost) else None
+
+
+_ENTITY = re.compile(ENTITY)
 LOST = "\ufffd"
 # The first byte of a character in UTF-8 and its others, read as Latin-1, with spaces between them: tokenisers of single
 # characters write such text.
@@ -35,7 +44,7 @@ def _character(match: re.Match[str]) -> str:
 
 def without_entities(text: str) -> str:
     for _ in range(MOST_TIMES):
-        before, text = text, ENTITY.sub(_character, text)
+        before, text = text, _ENTITY.sub(_character, text)
         if text == before:
             break
     return text
@@ -52,14 +61,16 @@ def _joined(match: re.Match[str]) -> str:
         return match[0]
 
 
-def without_mojibake(text: str) -> str:
-    """`text` in its right encoding; LOST in place of characters that cannot be told."""
-    text = SPACED_BYTES.sub(_joined, text)
-    fixed = ftfy.fix_encoding(text)
-    return fixed if BRAILLE_BLANK in text else fixed.replace(BRAILLE_BLANK, LOST)
+def check(settings: Settings, _languages: tuple[str, str]) -> Check:
+    from ftfy import fix_encoding
+    from ftfy.badness import is_bad
 
+    def without_mojibake(text: str) -> str:
+        """`text` in its right encoding; LOST in place of characters that cannot be told."""
+        text = SPACED_BYTES.sub(_joined, text)
+        fixed = fix_encoding(text)
+        return fixed if BRAILLE_BLANK in text else fixed.replace(BRAILLE_BLANK, LOST)
 
-def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
     def repaired(text: str) -> str:
         if settings.entities and "&" in text:
             text = without_entities(text)
@@ -78,3 +89,13 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         return None if fixed == pair else fixed
 
     return each(judge)
+
+
+FILTER = Filter(
+    name="garbled",
+    title="Entities and mojibake",
+    settings=Settings,
+    check=check,
+    each_side=True,
+    conflict=conflict,
+)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pydantic import Field
 
-from rapidfuzz.distance import Levenshtein
-
-from workflow_src.data.filters.copies import Settings
-from workflow_src.data.texts import each
-from workflow_src.spec import Pair, Verdict
+from workflow_src.data.characters import each
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
-def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+class Settings(Frozen):
+    max_similarity: float = Field(
+        0.9, ge=0, le=1, description="1 less the edits of a side (Levenshtein) for each of its characters"
+    )
+
+
+def check(settings: Settings, _languages: tuple[str, str]) -> Check:
+    from rapidfuzz.distance import Levenshtein
+
     most = settings.max_similarity
     similarity = Levenshtein.normalized_similarity
 
@@ -26,3 +31,6 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         return f"max_similarity: {alike:.2f}" if alike > most else None
 
     return each(judge)
+
+
+FILTER = Filter(name="copies", title="Untranslated", settings=Settings, check=check)

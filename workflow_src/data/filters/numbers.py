@@ -5,11 +5,19 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable
 
-from workflow_src.data.filters.numbers import Settings
-from workflow_src.data.texts import each
-from workflow_src.spec import Pair, Verdict
+from pydantic import Field
+
+from workflow_src.data.characters import each
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
+
+
+class Settings(Frozen):
+    min_share: float = Field(1.0, ge=0, le=1, description="of the numbers of the side with more of them")
+    written_out: int = Field(
+        20, ge=0, description="numbers up to this one need not be on the other side, where they may be words"
+    )
+
 
 # What a number may mean: the digits of its whole part and of its fraction, without zeros that do not count.
 Value = tuple[str, str]
@@ -95,7 +103,7 @@ def _last_free(places: list[int], taken: set[int]) -> list[int]:
     return places[-1:]
 
 
-def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     least, written_out = settings.min_share, settings.written_out
 
     def may_be_a_word(number: Readings) -> bool:
@@ -117,3 +125,6 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         return f"min_share: {of_source or 'none'} in the source, {of_target or 'none'} in the target"
 
     return each(judge)
+
+
+FILTER = Filter(name="numbers", title="Numbers", settings=Settings, check=check)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Literal
 
-from workflow_src.data.filters.invisible import Settings
-from workflow_src.data.normalise import CONTROL, INVISIBLE
-from workflow_src.data.texts import each
-from workflow_src.spec import Pair, Verdict
+from pydantic import Field
+
+from workflow_src.data.characters import CONTROL, INVISIBLE, each
+from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
+
+
+class Settings(Frozen):
+    action: Literal["repair", "drop"] = Field("repair", description="repair: take them out; drop: leave out such pairs")
 
 
 def visible(text: str) -> str:
@@ -15,7 +19,7 @@ def visible(text: str) -> str:
     return text if text.isprintable() else INVISIBLE.sub("", CONTROL.sub(" ", text)).strip()
 
 
-def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pair]], list[Verdict]]:
+def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     drop = settings.action == "drop"
 
     def judge(pair: Pair) -> Verdict:
@@ -28,3 +32,12 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Callable[[list[Pai
         return "action" if drop else repaired
 
     return each(judge)
+
+
+FILTER = Filter(
+    name="invisible",
+    title="Invisible characters",
+    settings=Settings,
+    check=check,
+    each_side=True,
+)
