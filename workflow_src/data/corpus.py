@@ -14,7 +14,7 @@ from workflow_src.config.datasets import DatasetFiles, MemoryPart, RecordsPart, 
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, Contents, compression
 from workflow_src.data.json_lines import record_rows
-from workflow_src.data.lines import count_lines
+from workflow_src.data.lines import count_lines, decoded
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.rows import scored
 from workflow_src.data.tables import table_rows
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 Line = TypeVar("Line")
 Other = TypeVar("Other")
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class RawPair(NamedTuple):
@@ -240,7 +239,17 @@ def text_lines(
 ) -> Iterator[Iterator[str]]:
     """The lines of a text, as of `opened_text`. Raises ArtifactError for a text without lines, too."""
     with opened_text(text, locate, archives, contents) as stream:
-        yield nonempty(reading(decoded(stream, text), text), text)
+        yield _reported_lines(stream, text)
+
+
+def _reported_lines(stream: IO[bytes], text: str) -> Iterator[str]:
+    empty = True
+    with reported(text):
+        for line in decoded(stream, text):
+            empty = False
+            yield line
+    if empty:
+        raise ArtifactError(text, "is empty: it has no lines of text", "check the file")
 
 
 def _own_path(name: str, files: Iterable[str]) -> Path:
@@ -318,42 +327,6 @@ def check_folder(dataset: DatasetFiles, folder: str | None) -> None:
 
 def _one_line(text: str | None) -> str:
     return " ".join((text or "").split())
-
-
-def decoded(stream: IO[bytes], name: str) -> Iterator[str]:
-    """Lines of a UTF-8 stream without line ends (LF or CR LF) and without a byte order mark.
-
-    Raises ArtifactError naming the text, the line and the byte (counted from 1, in the line) where it is not UTF-8.
-    """
-    for number, line in enumerate(stream, 1):
-        if number == 1:
-            line = line.removeprefix(BYTE_ORDER_MARK)
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as failure:
-            if 0 in line:
-                raise ArtifactError(name, "has bytes that are in no text", "check the file", line=number) from None
-            raise ArtifactError(
-                name,
-                f"is not UTF-8: byte {failure.start + 1} is 0x{line[failure.start]:02x}",
-                "convert the file to UTF-8",
-                line=number,
-            ) from None
-        yield text.rstrip("\r\n")
-
-
-def reading(lines: Iterator[str], name: str) -> Iterator[str]:
-    """`lines`; an error of reading damaged bytes becomes an ArtifactError."""
-    with reported(name):
-        yield from lines
-
-
-def nonempty(lines: Iterator[str], name: str) -> Iterator[str]:
-    """`lines`; raises ArtifactError naming the text when there are none."""
-    first = next(lines, None)
-    if first is None:
-        raise ArtifactError(name, "is empty: it has no lines of text", "check the file")
-    yield from itertools.chain([first], lines)
 
 
 def aligned(

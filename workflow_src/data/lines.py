@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from workflow_src.data.formats import START, compression, other_format
 from workflow_src.errors import ArtifactError
 
 STANDARD_INPUT = Path("/dev/stdin")
+BYTE_ORDER_MARK = "\ufeff"
 # The problem of a text without lines.
 EMPTY = "is empty"
 
@@ -45,41 +46,67 @@ def _opened(path: str | Path) -> BufferedReader:
         raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
 
 
-def not_utf8(path: str | Path, number: int, raw: bytes, failure: UnicodeDecodeError, offset: int = 0) -> ArtifactError:
-    """The error of a line that is not UTF-8 and begins `offset` bytes into the file."""
-    problem = f"is not UTF-8: byte {offset + failure.start + 1:,} of the file is 0x{raw[failure.start]:02x}"
-    return ArtifactError(path, problem, "convert the file to UTF-8", line=number)
+def decoded(lines: Iterable[bytes], name: str | Path) -> Iterator[str]:
+    """Lines of UTF-8 without their line ends (LF or CR LF) and without a byte order mark; nothing else separates lines.
+
+    Raises ArtifactError naming the text, the line, and the byte within the text, from 1, where it is not UTF-8.
+    """
+    offset = 0
+    for number, raw in enumerate(lines, 1):
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as failure:
+            if 0 in raw:
+                raise ArtifactError(name, "has bytes that are in no text", "check the file", line=number) from None
+            place = offset + failure.start + 1
+            problem = f"is not UTF-8: byte {place:,} of the text is 0x{raw[failure.start]:02x}"
+            raise ArtifactError(name, problem, "convert the file to UTF-8", line=number) from None
+        offset += len(raw)
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        yield line.removesuffix("\n").removesuffix("\r")
 
 
 def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
-    """The lines of a UTF-8 file without their line ends (LF or CR LF); nothing else separates lines.
+    """The lines of a UTF-8 file, as of `decoded`.
 
-    Raises ArtifactError for a file that is missing, or that is not UTF-8, with the line and the byte, from 1, within
-    the file. A file of the user's `own` is refused too where it is of another format by its first bytes: such files may
-    be valid UTF-8.
+    Raises ArtifactError for a file that is missing or not UTF-8. A file of the user's `own` is refused too where it is
+    of another format by its first bytes: such files may be valid UTF-8.
     """
-    return (line for line in read_lines_and_pauses(path, own, pauses=False) if line is not None)
-
-
-def read_lines_and_pauses(path: str | Path, own: bool = False, pauses: bool = True) -> Iterator[str | None]:
-    """`read_lines`, with None where the next line has not arrived: the writer of a pipe may wait for an answer."""
     with _opened(path) as file:
-        offset, start = 0, file.peek(START)
-        if own and (format_error := other_format(start, path)):
-            raise format_error
-        for number, raw in enumerate(file, start=1):
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as failure:
-                if format_error := other_format(start, path):
-                    raise format_error from None
-                if name := compression(start):
-                    raise ArtifactError(path, f"is compressed with {name}", "unpack it and give the text") from None
-                raise not_utf8(path, number, raw, failure, offset) from None
+        yield from _of_this_format(file, file, path, own)
+
+
+def read_lines_and_pauses(path: str | Path, own: bool = False) -> Iterator[str | None]:
+    """`read_lines`, with None where the next line has not arrived: the writer of a pipe may wait for an answer."""
+    offset = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal offset
+        for raw in file:
             offset += len(raw)
-            yield line.removesuffix("\n").removesuffix("\r")
-            if pauses and not _has_line(file, offset):
+            yield raw
+
+    with _opened(path) as file:
+        for line in _of_this_format(file, counted(), path, own):
+            yield line
+            if not _has_line(file, offset):
                 yield None
+
+
+def _of_this_format(file: BufferedReader, lines: Iterable[bytes], path: str | Path, own: bool = False) -> Iterator[str]:
+    """`lines` of a file as text; the error of what is none says which other format the file has."""
+    start = file.peek(START)
+    if own and (format_error := other_format(start, path)):
+        raise format_error
+    try:
+        yield from decoded(lines, path)
+    except ArtifactError:
+        if format_error := other_format(start, path):
+            raise format_error from None
+        if name := compression(start):
+            raise ArtifactError(path, f"is compressed with {name}", "unpack it and give the text") from None
+        raise
 
 
 def _has_line(file: BufferedReader, offset: int) -> bool:

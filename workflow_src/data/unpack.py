@@ -1,8 +1,7 @@
-"""Reading texts that are compressed (gz, bz2, xz, zst) or inside archives (tar, zip, archives inside archives) without
-unpacking them to paths of their own.
+"""Reading texts that are compressed (gz, bz2, xz, zst) or inside archives (tar, zip, archives inside archives).
 
-A member is streamed. Nothing is ever written to a path that an archive gives; an archive inside an archive is copied
-to an unnamed temporary file, because zip and a second pass need one.
+A member is streamed, and nothing is written to a path that an archive gives. An archive inside an archive is copied to
+a temporary file, because zip and a second pass need one.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import gzip
 import io
 import lzma
 import posixpath
-import re
 import shutil
 import stat
 import sys
@@ -91,12 +89,6 @@ def reported(name: str) -> Iterator[None]:
         raise ArtifactError(name, f"{DAMAGED} ({reason})", "delete it and download or copy it again") from None
 
 
-def is_unsafe(member: str) -> bool:
-    """True for a member's path that would leave the folder that it is unpacked in, on any system."""
-    slashed = member.replace("\\", "/")
-    return slashed.startswith("/") or re.match(r"[A-Za-z]:", slashed) is not None or ".." in slashed.split("/")
-
-
 def largest(path: str | Path) -> int:
     """Bytes that a compressed file or an archive may grow to."""
     return max(ALWAYS_ALLOWED, MOST_GROWTH * Path(path).stat().st_size) if Path(path).is_file() else ALWAYS_ALLOWED
@@ -114,28 +106,29 @@ def _bomb(name: str, limit: int) -> ArtifactError:
 class Archives:
     """Opens texts and archive members; a context manager that owns the temporary copies of nested archives.
 
-    Every archive is looked through once before anything of it is used, so that an unsafe or cut one is refused as a
-    whole.
+    Every archive is looked through once before anything of it is used, so that one that is cut or too large is refused
+    as a whole.
     """
 
     def __init__(self) -> None:
-        self._copies: dict[tuple[str, ...], IO[bytes]] = {}
+        self._temporary = contextlib.ExitStack()
+        # Nested archives, and the members of all archives, by path and members.
+        self._copies: dict[tuple[str, ...], str] = {}
         self._contents: dict[tuple[str, ...], list[tuple[str, bool]]] = {}
 
     def __enter__(self) -> Archives:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for copy in self._copies.values():
-            copy.close()
+        self._temporary.close()
 
     @contextlib.contextmanager
     def open(self, path: str | Path, *members: str, contents: Contents = "text") -> Iterator[IO[bytes]]:
         """The bytes of `path`, or of the member that `members` lead to, with gzip, bzip2, xz or Zstandard undone.
 
         A member is named by its path inside the archive, or by the end of it as long as that fits one member only.
-        Raises ArtifactError when the file is missing, damaged or unsafe, has no such member, or is of a known kind
-        that is neither `contents` nor UTF-8 text.
+        Raises ArtifactError when the file is missing or damaged, has no such member, or is of a known kind that is
+        neither `contents` nor UTF-8 text.
         """
         name = "!".join([str(path), *members])
         with contextlib.ExitStack() as stack:
@@ -157,74 +150,32 @@ class Archives:
             with open(path, "rb") as file:
                 yield file
             return
-        *outer, member = members
-        with self._seekable(path, *outer) as container, _opened(container, "!".join([path, *outer])) as archive:
-            key = (path, *outer)
+        key = (path, *members[:-1])
+        name = "!".join(key)
+        with self._raw(self._copied(*key)) as container, _opened(container, name) as archive:
             if key not in self._contents:
-                self._contents[key] = _checked_contents(archive, "!".join(key), largest(path))
-            entry = _find(member, self._contents[key], "!".join(key))
-            with _member(archive, entry, "!".join(key)) as stream:
+                self._contents[key] = _members(archive, name, largest(path))
+            with _member(archive, _find(members[-1], self._contents[key], name), name) as stream:
                 yield stream
 
-    @contextlib.contextmanager
-    def _seekable(self, path: str, *members: str) -> Iterator[IO[bytes]]:
-        """An archive as a file that can be read from its start: the file itself, or a copy of a nested one."""
-        if not members:
-            with self._raw(path) as file:
-                yield file
-            return
+    def _copied(self, path: str, *members: str) -> str:
+        """The path of an archive: its own, or that of a copy of a nested one."""
         key = (path, *members)
-        if key not in self._copies:
-            copy = tempfile.TemporaryFile()
-            try:
-                with (
-                    room_for(Path(tempfile.gettempdir(), "the copy of " + "!".join(key).rpartition("/")[2])),
-                    reported("!".join(key)),
-                    self._raw(*key) as stream,
-                ):
-                    shutil.copyfileobj(stream, copy, 1 << 20)
-            except BaseException:
-                copy.close()
-                raise
-            self._copies[key] = copy
-        self._copies[key].seek(0)
-        # Two texts of one nested archive are read in turn, line by line: each needs a position of its own.
-        with io.BufferedReader(_View(self._copies[key]), 1 << 16) as view:
-            yield view
+        if members and key not in self._copies:
+            copy = self._temporary.enter_context(tempfile.NamedTemporaryFile())
+            name = "!".join(key)
+            place = Path(copy.name).with_name(f"the copy of {members[-1].rpartition('/')[2]}")
+            with room_for(place), reported(name), self._raw(*key) as stream:
+                shutil.copyfileobj(stream, copy, 1 << 20)
+                copy.flush()
+            self._copies[key] = copy.name
+        return self._copies[key] if members else path
 
 
 class Readable(Protocol):
     """A source of bytes."""
 
     def read(self, size: int, /) -> bytes | None: ...
-
-
-class _View(io.RawIOBase):
-    """A reader of a shared file that keeps its own position."""
-
-    def __init__(self, file: IO[bytes]):
-        self._file, self._position = file, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position}.get(whence)
-        self._position = (self._file.seek(0, io.SEEK_END) if base is None else base) + offset
-        return self._position
-
-    def tell(self) -> int:
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._position)
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
 
 
 class _Limited(io.RawIOBase):
@@ -344,32 +295,31 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
         yield archive
 
 
-def _checked_contents(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:
-    """Names of all members, with whether each is a plain file; refuses archives that point outside themselves.
+def _members(archive: zipfile.ZipFile | tarfile.TarFile, name: str, limit: int) -> list[tuple[str, bool]]:
+    """Names of all members, with whether each is a plain file.
 
-    Refuses, too, archives of more than `limit` bytes in all: by the sizes in their headers, before reading.
+    Refuses archives of more than `limit` bytes in all, by the sizes in their headers, before reading.
     """
     contents: list[tuple[str, bool]] = []
     total = 0
     with reported(name):
-        for member, link, plain, size in _entries(archive, name):
+        for member, plain, size in _entries(archive):
             total += size
             if total > limit:
                 raise _bomb(name, limit)
-            if is_unsafe(member):
-                raise ArtifactError(
-                    name,
-                    f'is refused: its member "{member}" points outside the archive',
-                    "get the archive from a source you trust",
-                )
-            if link is not None and is_unsafe(posixpath.normpath(link)):
-                raise ArtifactError(
-                    name,
-                    f'is refused: its member "{member}" is a link to "{link}", outside the archive',
-                    "get the archive from a source you trust",
-                )
             contents.append((member, plain))
     return contents
+
+
+def _entries(archive: zipfile.ZipFile | tarfile.TarFile) -> Iterator[tuple[str, bool, int]]:
+    """(name, is a plain file, bytes) of every member."""
+    if isinstance(archive, tarfile.TarFile):
+        for member in archive:
+            yield member.name, member.isfile(), member.size
+        return
+    for entry in archive.infolist():
+        # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
+        yield entry.orig_filename, not (entry.is_dir() or stat.S_ISLNK(entry.external_attr >> 16)), entry.file_size
 
 
 def _member(archive: zipfile.ZipFile | tarfile.TarFile, member: str, name: str) -> IO[bytes]:
@@ -393,27 +343,6 @@ def _zipped(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> IO[b
         ) from None
     except UnicodeDecodeError:
         raise zipfile.BadZipFile(f'"{entry.orig_filename}" has another name in its own header') from None
-
-
-def _entries(archive: zipfile.ZipFile | tarfile.TarFile, name: str) -> Iterator[tuple[str, str | None, bool, int]]:
-    """(name, where it links to from the archive's top, is a plain file, bytes) of every member."""
-    if isinstance(archive, zipfile.ZipFile):
-        for entry in archive.infolist():
-            link = None
-            if stat.S_ISLNK(entry.external_attr >> 16):
-                with _zipped(archive, entry, name) as stream:
-                    link = _linked(entry.filename, stream.read(4096).decode("utf-8", "replace"))
-            # orig_filename: ZipFile cuts names at a null byte and turns backslashes on some systems.
-            yield entry.orig_filename, link, link is None and not entry.is_dir(), entry.file_size
-        return
-    for member in archive:
-        link = member.linkname if member.islnk() else _linked(member.name, member.linkname) if member.issym() else None
-        yield member.name, link, member.isfile(), member.size
-
-
-def _linked(member: str, target: str) -> str:
-    """A symbolic link's target as a path from the archive's top."""
-    return target if is_unsafe(target) and target[:1] in "/\\" else posixpath.join(posixpath.dirname(member), target)
 
 
 def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:

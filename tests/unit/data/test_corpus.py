@@ -323,7 +323,7 @@ def test_line_counts_that_differ_name_both_files_and_counts(tmp_path):
 
 def test_invalid_utf8_names_file_line_and_byte(tmp_path):
     message = failing(tmp_path, b"gut\nsch\xf6n\n", b"good\nfine\n")
-    assert f"{tmp_path}/x.de, line 2, " in message and "UTF-8" in message and "byte 4 is 0xf6" in message
+    assert f"{tmp_path}/x.de, line 2, " in message and "UTF-8" in message and "byte 8 of the text is 0xf6" in message
     message = failing(tmp_path, b"gut\n\x7fELF\0\0\xff\x01\n", b"good\nfine\n")
     assert f"{tmp_path}/x.de, line 2, has bytes " in message
 

@@ -5,6 +5,7 @@ import gzip
 import io
 import lzma
 import tarfile
+import tempfile
 import tracemalloc
 import zipfile
 
@@ -12,7 +13,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.data import unpack
-from workflow_src.data.unpack import DAMAGED, Archives, is_unsafe, no_file, zstd
+from workflow_src.data.unpack import DAMAGED, Archives, no_file, zstd
 from workflow_src.errors import ArtifactError
 
 
@@ -136,6 +137,16 @@ def test_what_needs_too_much_memory_to_unpack_says_so(tmp_path):
     refused(path, mentions=("memory", "unpack it yourself"))
 
 
+def test_copies_of_nested_archives_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    path = tmp_path / "file.tgz"
+    path.write_bytes(tar_bytes({"in.tgz": tar_bytes({"deep.zip": zip_bytes({"a": TEXT})})}))
+    assert read(path, "in.tgz", "deep.zip", "a") == TEXT
+    refused(path, "in.tgz", "deep.zip", "b", problem='has no member "b"')
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
 def test_two_members_of_a_nested_archive_are_read_in_turn(tmp_path):
     left, right = (b"".join(b"%s %d\n" % (side, i) for i in range(20_000)) for side in (b"left", b"right"))
     path = tmp_path / "file.tgz"
@@ -146,13 +157,12 @@ def test_two_members_of_a_nested_archive_are_read_in_turn(tmp_path):
     assert number == 19_999
 
 
-@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/etc/evil", "C:\\evil", "..\\evil", "\\\\host\\evil"])
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "C:\\evil", "\\\\host\\evil"])
 @pytest.mark.parametrize("make", [tar_bytes, zip_bytes])
-def test_members_that_point_outside_are_refused_even_when_another_is_wanted(tmp_path, name, make):
-    assert is_unsafe(name)
+def test_paths_of_members_are_names_alone(tmp_path, name, make):
     path = tmp_path / "archive"
     path.write_bytes(make({"good": TEXT, name: b"evil"}))
-    refused(path, "good", mentions=(f'"{name}" points outside',))
+    assert read(path, "good") == TEXT
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -165,16 +175,14 @@ def zip_with_link(path, target):
     return path
 
 
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../secret", "a/../../../secret"])
-def test_links_out_of_a_tar_are_refused(tmp_path, target):
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../secret"])
+def test_links_are_never_followed(tmp_path, target):
     path = tmp_path / "archive.tgz"
     path.write_bytes(tar_bytes({"good": TEXT}, links={"a/link": target}))
-    refused(path, "good", mentions=('"a/link" is a link to ', f'{target}"'))
-
-
-def test_links_out_of_a_zip_are_refused(tmp_path):
-    path = zip_with_link(tmp_path / "archive.zip", "../secret")
-    refused(path, "link", mentions=('"link"', '"../secret"'))
+    assert read(path, "good") == TEXT
+    refused(path, "a/link", problem=no_file("a/link"))
+    path = zip_with_link(tmp_path / "archive.zip", target)
+    refused(path, "link", problem=no_file("link"))
 
 
 def test_links_inside_do_no_harm_but_are_no_texts(tmp_path):
@@ -196,16 +204,6 @@ def test_what_is_no_file_is_never_opened_as_one(tmp_path, kind):
     assert read(path, "good") == TEXT
     with pytest.raises(ArtifactError, match='has "odd" as a folder or a link'):
         read(path, "odd")
-
-
-@pytest.mark.parametrize("target", ["/etc/passwd", "../../etc/passwd"])
-def test_hard_links_out_of_a_tar_are_refused(tmp_path, target):
-    path = tmp_path / "archive.tar"
-    with tarfile.open(path, "w") as archive:
-        entry = tarfile.TarInfo("link")
-        entry.type, entry.linkname = tarfile.LNKTYPE, target
-        archive.addfile(entry)
-    refused(path, "link", mentions=('"link"', f'"{target}"'))
 
 
 def packed(path, *entries: tuple[str, bytes, bytes]) -> None:
@@ -280,10 +278,8 @@ def test_members_of_a_zip_that_cannot_be_read_here_are_reported(tmp_path, flags,
     refused(path, *(["in.zip"] if inside else []), "deu.txt", mentions=('"deu.txt"', how))
 
 
-def test_an_encrypted_link_and_a_newer_zip_are_reported(tmp_path):
-    path = zip_with_link(tmp_path / "archive.zip", "text")
-    path.write_bytes(marked(path.read_bytes(), flags=1))
-    refused(path, "text", mentions=('"link"', "is encrypted"))
+def test_a_newer_zip_is_reported(tmp_path):
+    path = tmp_path / "archive.zip"
     newer = bytearray(zip_bytes({"deu.txt": TEXT}))
     newer[newer.index(b"PK\1\2") + 6] = 99
     path.write_bytes(newer)
