@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import logging
 import os
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -175,6 +173,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     """Download to `path`, which appears when all bytes have come and their sum is right."""
     import pooch
     import requests
+    import urllib3
 
     pooch.get_logger().setLevel("WARNING")
     checksum = f"{file.check}:{file.digest}" if file.digest else None
@@ -187,7 +186,7 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
                 path=path.parent,
                 downloader=_Downloader(name, file, patience),
             )
-    except (requests.RequestException, ConnectionError, TimeoutError) as failure:
+    except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError) as failure:
         raise ArtifactError(
             shown(file.url),
             f"cannot be downloaded ({_reason(failure, file.url)})",
@@ -198,36 +197,8 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     path.chmod(new_file_mode())
 
 
-def _worth_retrying() -> Callable[[BaseException], bool]:
-    """A predicate on failures of one download: True where a further try may succeed. Call it once for each failure."""
-    import requests
-
-    wrong = 0
-
-    def judge(failure: BaseException) -> bool:
-        nonlocal wrong
-        if isinstance(failure, _WrongSum):
-            # Bytes may have been damaged on their way; twice the same way they hardly were.
-            wrong += 1
-            return wrong < 2
-        if isinstance(failure, requests.HTTPError):
-            status = failure.response.status_code if failure.response is not None else 0
-            return not 400 <= status < 500 or status in (408, 425, 429)
-        return isinstance(failure, (requests.RequestException, ConnectionError, TimeoutError))
-
-    return judge
-
-
 class _WrongSum(ArtifactError):
     """A file with another sum than expected, whose download ended without an error."""
-
-
-def _length(header: str) -> int:
-    """The bytes that a server announces, 0 where it announces none or nothing that can be understood."""
-    # Some proxies repeat the number: "1000, 1000".
-    numbers = {part.strip() for part in header.split(",")}
-    number = numbers.pop() if len(numbers) == 1 else ""
-    return int(number) if re.fullmatch("[0-9]{1,18}", number) else 0
 
 
 def _reason(problem: BaseException, url: str) -> str:
@@ -243,39 +214,52 @@ class _Downloader:
         self.name, self.file, self.patience = name, file, patience
         # By which a server knows the version that the first bytes came from.
         self.validator: str | None = None
+        self.wrong_sums = 0
 
-    def __call__(self, url, output_file, _pooch, check_only=False):  # noqa: ARG002
-        import tenacity
+    def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
+        import requests
+        import urllib3
 
-        def warn(state: tenacity.RetryCallState) -> None:
-            failure = state.outcome.exception() if state.outcome else None
-            assert failure and state.next_action, "called before sleeping only"
-            reason = _reason(failure, url)
-            log.warning("%s: %s; trying again in %g s", self.name, reason, state.next_action.sleep)
-
-        def attempt() -> None:
+        output = Path(output_file)
+        # urllib3 waits from the second entry of its history on: with one at the start, before every further try.
+        first = urllib3.util.retry.RequestHistory("GET", None, None, None, None)
+        factor = self.patience.first_wait / 2
+        retries = urllib3.Retry(self.patience.attempts - 1, backoff_factor=factor, history=(first,))
+        while True:
             log.info("%s: downloading %s", self.name, shown(url))
-            self._stream(url, Path(output_file))
-            self._check(url, Path(output_file))
+            try:
+                self._stream(url, output)
+                self._check(url, output)
+                return
+            except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError, _WrongSum) as failure:
+                if not self._may_pass(failure):
+                    raise
+                try:
+                    retries = retries.increment("GET", shown(url), error=failure)
+                except urllib3.exceptions.MaxRetryError:
+                    raise failure from None
+                log.warning(
+                    "%s: %s; trying again in %g s", self.name, _reason(failure, url), retries.get_backoff_time()
+                )
+                retries.sleep()
 
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self.patience.attempts),
-            wait=tenacity.wait_exponential(multiplier=self.patience.first_wait),
-            retry=tenacity.retry_if_exception(_worth_retrying()),
-            before_sleep=warn,
-            reraise=True,
-        )
-        retrying(attempt)
+    def _may_pass(self, failure: Exception) -> bool:
+        """Whether a further try may succeed after a failure."""
+        if isinstance(failure, _WrongSum):
+            # Bytes may have been damaged on their way; twice the same way they hardly were.
+            self.wrong_sums += 1
+            return self.wrong_sums < 2
+        answer = getattr(failure, "response", None)
+        return answer is None or not 400 <= answer.status_code < 500 or answer.status_code in (408, 425, 429)
 
     def _stream(self, url: str, output: Path) -> None:
         """The bytes at `url` into the file `output`, after those that it has from an attempt before.
 
-        Raises requests' errors and ConnectionError: when the server answers with an error, when nothing comes for the
-        timeout, when less than SLOWEST came in as long, and when the connection ends before all was sent. Raises
-        ArtifactError when far more comes than the dataset says.
+        Raises errors of requests and of urllib3, which compares what comes with Content-Length; ConnectionError where
+        less than SLOWEST came for the timeout, or where the server does not go on with the file; and ArtifactError when
+        far more comes than the dataset says.
         """
         import requests
-        import urllib3
 
         timeout = self.patience.timeout
         # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
@@ -295,28 +279,21 @@ class _Downloader:
             etag = answer.headers.get("ETag", "")
             self.validator = etag if etag.startswith('"') else answer.headers.get("Last-Modified")
             begin = present if continues else 0
-            progress = _Progress(self.name, begin)
-            length = _length(answer.headers.get("Content-Length", ""))
-            progress.total = begin + length if length else 0
+            progress = _Progress(self.name, begin, begin + (answer.raw.length_remaining or 0))
             # A server that says so of a .gz means the file itself, whose sum is that of the compressed bytes.
             decode = not places(self.file)[0].endswith((".gz", ".tgz"))
             with open(output, "ab" if continues else "wb") as file:
-                try:
-                    began, bytes_before = time.monotonic(), progress.done
-                    while block := answer.raw.read1(BLOCK, decode_content=decode):
-                        file.write(block)
-                        progress.update(len(block))
-                        if self.file.size is not None and progress.done > self.file.size + MOST_SURPLUS:
-                            raise self._endless(url)
-                        if (waited := time.monotonic() - began) >= timeout:
-                            came = progress.done - bytes_before
-                            if came < SLOWEST * waited:
-                                raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
-                            began, bytes_before = time.monotonic(), progress.done
-                except urllib3.exceptions.HTTPError as failure:
-                    raise ConnectionError(str(failure)) from failure
-            if begin + answer.raw.tell() < progress.total:
-                raise ConnectionError(f"only {begin + answer.raw.tell()} of {progress.total} bytes came")
+                began, bytes_before = time.monotonic(), progress.done
+                while block := answer.raw.read1(BLOCK, decode_content=decode):
+                    file.write(block)
+                    progress.update(len(block))
+                    if self.file.size is not None and progress.done > self.file.size + MOST_SURPLUS:
+                        raise self._endless(url)
+                    if (waited := time.monotonic() - began) >= timeout:
+                        came = progress.done - bytes_before
+                        if came < SLOWEST * waited:
+                            raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
+                        began, bytes_before = time.monotonic(), progress.done
 
     def _endless(self, url: str) -> ArtifactError:
         problem = f"sends more than the {self.file.size} bytes that are expected"
@@ -360,11 +337,9 @@ class _Downloader:
 class _Progress:
     """Plain lines about a download every ten seconds."""
 
-    total = 0
-
-    def __init__(self, name: str, begin: int = 0, every: float = 10.0):
-        """`begin` bytes are there already."""
-        self.name, self.every, self.begin, self.done = name, every, begin, begin
+    def __init__(self, name: str, begin: int, total: int, every: float = 10.0):
+        """`begin` bytes are there already, of `total` where the server says how many come, else of as many."""
+        self.name, self.every, self.begin, self.done, self.total = name, every, begin, begin, total
         self.began = self.logged = time.monotonic()
 
     def update(self, count: int) -> None:
@@ -372,10 +347,9 @@ class _Progress:
         now = time.monotonic()
         if now - self.logged >= self.every:
             self.logged = now
-            share = f" of {self.total / 1e6:.0f}" if self.total else ""
-            with contextlib.suppress(ZeroDivisionError):
-                rate = (self.done - self.begin) / 1e6 / (now - self.began)
-                log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
+            share = f" of {self.total / 1e6:.0f}" if self.total > self.begin else ""
+            rate = (self.done - self.begin) / 1e6 / (now - self.began)
+            log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
 
 
 def mirror_folders(configured: Sequence[str]) -> list[Path]:

@@ -64,40 +64,20 @@ class _SideWriter:
 
 def write(
     prefix: str | Path,
-    sources: Iterable[list[int]],
-    targets: Iterable[list[int]],
+    pairs: Iterable[tuple[list[int], list[int]]],
     summary: dict[str, Any],
     vocabulary_size: int = SMALL_VOCABULARY,
     chunk: int = 8192,
 ) -> dict[str, Any]:
-    """Write sentence pairs as they come, `chunk` at a time, and return the content of PREFIX.json.
+    """Write pairs of (source ids, target ids) as they come, `chunk` at a time; returns the content of PREFIX.json.
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
     beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that
     fills while the sentences are consumed. Its provenance, if it has one, gets the digests of the files. Files appear
     by renaming, PREFIX.json last.
 
-    Raises InputError when the sides have different numbers of sentences or an id does not fit.
+    Raises InputError when an id does not fit.
     """
-    return write_pairs(prefix, _zipped(sources, targets), summary, vocabulary_size, chunk)
-
-
-def _zipped(sources: Iterable[list[int]], targets: Iterable[list[int]]) -> Iterable[tuple[list[int], list[int]]]:
-    for row, (source, target) in enumerate(itertools.zip_longest(sources, targets)):
-        if source is None or target is None:
-            side = "source" if source is None else "target"
-            raise InputError(f"the {side} side", f"ends after {row:,} sentences, the other goes on", "align them")
-        yield source, target
-
-
-def write_pairs(
-    prefix: str | Path,
-    pairs: Iterable[tuple[list[int], list[int]]],
-    summary: dict[str, Any],
-    vocabulary_size: int = SMALL_VOCABULARY,
-    chunk: int = 8192,
-) -> dict[str, Any]:
-    """`write` for pairs of (source ids, target ids)."""
     dtype = np.dtype("<u2" if vocabulary_size <= SMALL_VOCABULARY else "<i4")
     description = _path(prefix, "json")
     pairs = iter(pairs)

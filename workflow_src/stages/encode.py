@@ -268,7 +268,7 @@ def run(inputs: Inputs) -> str:
         summary["placeholders"] = placeholders
     if inputs.settings.augment:
         summary["augmented"] = augmented
-    written = encoded.write_pairs(inputs.output_prefix, usable_pairs(), summary, vocabulary)
+    written = encoded.write(inputs.output_prefix, usable_pairs(), summary, vocabulary)
     fix = f"raise recipe.max_length, which is {max_length}, or normalise and clean the text"
     warn_of_losses(f"{inputs.source} and {inputs.target}", dropped, written["pairs"] + dropped.total(), fix)
     return (

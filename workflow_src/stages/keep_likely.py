@@ -117,7 +117,7 @@ def run(inputs: Inputs) -> str:
     }
     vocabulary = max(subwords.source_size, subwords.target_size)
     pairs = ((corpus.source(row).tolist(), corpus.target(row).tolist()) for row in rows)
-    encoded.write_pairs(inputs.output_prefix, pairs, summary, vocabulary)
+    encoded.write(inputs.output_prefix, pairs, summary, vocabulary)
     log.info(
         "scores in nats a subword: mean %.2f, of pairs that are kept at most %.2f; left out by %s",
         *(scores.mean(), threshold, ", ".join(f"{name} {count:,}" for name, count in dropped.items()) or "nothing"),

@@ -67,7 +67,7 @@ def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     rows = system.training.batch_tokens // length
     sources, targets = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (2, rows, length)).tolist()
     with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / "train", sources, targets, {})
+        write(Path(folder) / "train", zip(sources, targets, strict=True), {})
         corpus = EncodedCorpus.open(Path(folder) / "train")
         objective = build_objective(system.family.name, system.objective)
         runtime = choose("cpu", plan.config.runtime.precision)

@@ -167,7 +167,7 @@ def test_pad_of_nothing():
 @given(st.lists(st.tuples(sentences, sentences), min_size=1, max_size=10), st.data())
 def test_collate_and_waste_against_brute_force(tmp_path_factory, pairs, data):
     prefix = tmp_path_factory.mktemp("corpus") / "x"
-    encoded.write(prefix, [s for s, _ in pairs], [t for _, t in pairs], {})
+    encoded.write(prefix, pairs, {})
     corpus = EncodedCorpus.open(prefix)
     rows = data.draw(st.permutations(range(len(pairs))))
     cut = data.draw(st.integers(1, len(rows)))

@@ -27,7 +27,7 @@ def texts(tmp_path_factory):
             prefix = folder / f"{name}-{count}-{longest}"
             draw = np.random.default_rng([ord(name), count])
             sides = [[[ord(name) + 5 + row] * int(draw.integers(1, longest + 1)) for row in range(count)] for _ in "st"]
-            encoded.write(prefix, *sides, {})
+            encoded.write(prefix, zip(*sides, strict=True), {})
             corpora[name, count, longest] = EncodedCorpus.open(prefix)
         return corpora[name, count, longest]
 

@@ -98,7 +98,7 @@ def planted(tiny, training_words, run_stage, tmp_path_factory):
     summary = {name: value for name, value in tiny.train.summary.items() if name not in counted}
     summary["placeholders"] = {"pairs": 3, "spans": 4, "without_partner": 1}
     prefix, scores = folder / "train", folder / "0.jsonl"
-    encoded.write_pairs(prefix, ((source, target) for source, target, _ in pairs), summary)
+    encoded.write(prefix, ((source, target) for source, target, _ in pairs), summary)
     much = {"max_steps": 300, "warmup_steps": 50, "learning_rate": 0.01, "batch_tokens": 300}
     words = training_words("transformer", folder, validate_every=300, save_every=300, **much)
     words[words.index("--train") + 1] = str(prefix)

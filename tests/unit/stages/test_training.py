@@ -626,7 +626,7 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     lengths = [3, 4, 4, 30] * 10
     sentences = [list(range(4, 4 + count)) for count in lengths]
     summary = {"subwords_digest": tiny.subwords.digest}
-    encoded.write(tmp_path / "train", sentences, sentences, summary, tiny.sizes["source"])
+    encoded.write(tmp_path / "train", zip(sentences, sentences, strict=True), summary, tiny.sizes["source"])
     longest = max(int(tiny.dev.source_lengths.max()), int(tiny.dev.target_lengths.max()))
     assert longest < 30
     words = training_words("transformer", tmp_path / "out", model={"max_positions": longest + 1}, max_steps=1)
@@ -637,7 +637,7 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     assert description["longest_source"] == 4
     (warning,) = [record.getMessage() for record in caplog.records if "left out" in record.getMessage()]
     assert "warning: 25.0 % " in warning and "model.max_positions" in warning
-    encoded.write(tmp_path / "train", sentences[3::4], sentences[3::4], summary, tiny.sizes["source"])
+    encoded.write(tmp_path / "train", zip(sentences[3::4], sentences[3::4], strict=True), summary, tiny.sizes["source"])
     error = refused("train", [*words, "--state", str(tmp_path / "other")])
     assert error.path == str(tmp_path / "train") and "model.max_positions" in error.fix
 

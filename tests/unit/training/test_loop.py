@@ -384,7 +384,7 @@ def test_figures_stay_on_the_device_between_lines_of_the_log(make_trainer, monke
 
 
 def test_a_corpus_without_pairs_is_refused(make_trainer, tmp_path):
-    encoded.write(tmp_path / "none", [], [], {})
+    encoded.write(tmp_path / "none", [], {})
     empty = EncodedCorpus.open(tmp_path / "none")
     trainer = make_trainer("transformer", corpus=Mixture({"a": empty}, {"a": 0.5}))
     with pytest.raises(ArtifactError) as refused:
