@@ -83,7 +83,7 @@ if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
     os.environ[CONFIGURATION_FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
-    if warning := replaced_report(Path(plan.report, "results.json"), CONFIGURATION):
+    if warning := replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION):
         logger.warning(f"warning: {warning}")
     if warning := changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files):
         logger.warning(f"warning: {warning}")

@@ -6,9 +6,10 @@ use rule cpu as report with:
         **plan.report_inputs,
     output:
         page=shown(FILES.report, "page", "Report", "the whole report"),
-        rows=f"{plan.report}/results.json",
+        record=f"{plan.report}/provenance.json",
         text=f"{plan.report}/results.md",
-        table=shown(f"{plan.report}/table.csv", "table", "Report", "the main table"),
+        rows=f"{plan.report}/rows.csv",
+        table=shown(f"{plan.report}/figures.csv", "table", "Report", "all figures"),
         figures=shown(directory(f"{plan.report}/figures"), "figure", "Figures", "{figure}", patterns=["{figure}.svg"]),
     log:
         f"{EXPERIMENT_LOGS}/report.log",

@@ -237,7 +237,7 @@ files = {
     "export_engine": ["bundle.json"],
     "import_model": ["bundle.json"],
     "finish_bundle": ["bundle.json"],
-    "report": ["results.json", "results.md", "table.csv", "figures/one.svg", "index.html"],
+    "report": ["provenance.json", "results.md", "rows.csv", "figures.csv", "figures/one.svg", "index.html"],
 }
 paths = [arguments.output, arguments.output_text, arguments.output_scores]
 if arguments.summary:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 from workflow_src.config import Plan, load
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
+from workflow_src.evaluation.report import tables
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import FORMAT, Row, row_type
+from workflow_src.evaluation.report.results import FORMAT, FROM_CONTROL, Results, as_table
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
-from workflow_src.registry import default_metrics, used_modules
+from workflow_src.registry import default_metrics, metrics, used_modules
 from workflow_src.serving import bundle
 
 SYSTEMS = {
@@ -162,17 +166,82 @@ def manifest(decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("t
     return Manifest.of(plan, chosen.__getitem__)
 
 
-def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **fields) -> Row:
-    """A row of results.json; `steps` and `beam` are settings of its search."""
-    settings = {setting: fields.pop(setting) for setting in ("steps", "beam") if setting in fields}
+JSON = ("settings", "chosen", "latency_rounds", "disturbed_rounds")
+
+
+# What describes a row of rows.csv unless a test says otherwise.
+DESCRIBED = {"preset": "tiny", "data": "raw", "trained_on": "raw", "engine": "eager", "means_repetitions": False}
+JSON = ("settings", "chosen", "latency_rounds", "disturbed_rounds")
+
+
+def row(system: str, name: str, bleu: float, seed: int = 1, removed: str = "none", **fields) -> dict:
+    """A row with its figures in one variant: columns of rows.csv; figures by name, `NAME_ci`, `NAME_p` and `NAME_n`;
+    `p` is that of BLEU, and `split` that of the figures."""
     family = (SYSTEMS | {"inat": INAT})[system]["family"]
-    content = {"system": system, "name": name, "family": family, "preset": "tiny", "data": "raw", "seed": seed}
-    content |= {"search": name.partition("-")[0], "title": "", "settings": settings, "engine": "eager"}
-    content |= {"autoregressive": family == "transformer", "means_repetitions": False, "repetitions_removed": removed}
-    content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20}
-    unmeasured = "candidates p_value validity latency_ms latency_std latency_rounds sentences_per_second speedup"
-    content |= dict.fromkeys([*unmeasured.split(), "device", "threads", "batch"])
-    return row_type(default_metrics()).model_validate(content | fields)
+    content = DESCRIBED | {"system": system, "decode": name, "family": family, "seed": seed, "variant": removed}
+    content |= {"search": name.partition("-")[0], "label": name, "autoregressive": family == "transformer"}
+    content |= {"bleu": bleu, "bleu_ci": (bleu - 1, bleu + 1), "chrf": bleu + 20} | fields
+    return content | {name: json.dumps(content[name]) for name in JSON if not isinstance(content.get(name, ""), str)}
+
+
+FIGURES = ("mean_steps", "latency_ms", "latency_std", "sentences_per_second", "speedup", FROM_CONTROL)
+FIGURES += ("energy_per_sentence", "energy_per_token")
+
+
+def figures_of(row: dict) -> list[dict]:
+    """The lines of figures.csv of a row."""
+    names = [*dict.fromkeys((*metrics(), *row.get("metrics", ()), *FIGURES))]
+    common = {"split": row.get("split", "test")} | {name: row[name] for name in ("system", "decode", "seed")}
+    lines = []
+    for name in names:
+        if row.get(name) is not None:
+            low, high = row.get(f"{name}_ci") or (None, None)
+            p = row.get("p" if name == "bleu" else f"{name}_p")
+            variant = "" if name in FIGURES[:5] else row["variant"]
+            lines.append(common | {"figure": name, "variant": variant, "value": row[name], "low": low, "high": high})
+            lines[-1] |= {"p": p, "against": "teacher/beam-4" if p is not None else "", "n": row.get(f"{name}_n")}
+    return lines
+
+
+RECORD = {"source": "de", "target": "en", "splits": ["test"], "signatures": {"test": {}}, "provenance": {}}
+RECORD |= {"experiment": "e", "dataset": "toy", "reference": ["teacher", "beam-4"]}
+
+
+def results(rows, **record) -> Results:
+    """Results of rows, one for each variant of a row of rows.csv; `record` are fields of provenance.json."""
+    described = {(row["system"], row["decode"], row["seed"]): row for row in rows}
+    content = RECORD | {"format": FORMAT, "metrics": [metric.name for metric in default_metrics()]} | record
+    lines = {
+        tuple(line[name] for name in ("split", "system", "decode", "seed", "variant", "figure")): line
+        for row in rows
+        for line in figures_of(row)
+    }
+    return Results(as_table(described.values(), "rows.csv"), as_table(lines.values(), "figures.csv"), content)
+
+
+def flat(results: Results, split: str = "test") -> list[SimpleNamespace]:
+    """Rows of a split, one for each variant, with the columns of rows.csv and a figure an attribute, None where it is
+    unknown; `NAME_low`, `NAME_p` and the like are those of its line."""
+    figures = results.figures[results.figures["split"] == split]
+    names = [*metrics(), *FIGURES]
+    absent = dict.fromkeys([*names, *(f"{name}{end}" for name in names for end in ("_p", "_low", "_high"))])
+    flat_rows = []
+    for row in results.rows.to_dict("records"):
+        key = [row[name] for name in ("system", "decode", "seed")]
+        of_row = figures[(figures[["system", "decode", "seed"]] == key).all(axis=1)]
+        for variant in [name for name in dict.fromkeys(of_row["variant"]) if name]:
+            known = {}
+            for line in of_row[of_row["variant"].isin(["", variant])].to_dict("records"):
+                known[line["figure"]] = line["value"]
+                ends = {f"{line['figure']}_{end}": line[end] for end in ("p", "low", "high")}
+                known |= {name: value for name, value in ends.items() if not math.isnan(value)}
+            flat_rows.append(SimpleNamespace(**row, variant=variant, **absent | known))
+    return flat_rows
+
+
+def groups(rows, manifest, removed, evidence=None, split="test"):
+    """The groups of a table of rows."""
+    return tables.groups(results(rows), split, manifest, removed, evidence)
 
 
 def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evidence:
@@ -181,13 +250,13 @@ def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evide
     pairs = {}
     for row in rows:
         for rival in rows:
-            if rival.family == "transformer" and rival.seed == row.seed and rival.name != row.name:
-                key = ((row.system, row.name, row.seed), (rival.system, rival.name, rival.seed))
-                pairs[key] = {"bleu": PairedDifference(row.quality - rival.quality, error, 0.0)}
-                validity = getattr(row, "validity", None), getattr(rival, "validity", None)
+            if rival["autoregressive"] and rival["seed"] == row["seed"] and rival["decode"] != row["decode"]:
+                key = tuple((each["system"], each["decode"], each["seed"]) for each in (row, rival))
+                pairs[key] = {"bleu": PairedDifference(row["bleu"] - rival["bleu"], error, 0.0)}
+                validity = row.get("validity"), rival.get("validity")
                 if None not in validity:
                     pairs[key]["validity"] = PairedDifference(validity[0] - validity[1], error / 100, 0.0)
-    return Evidence.of(rows, pairs, margin, unfinished, 1000, metrics)
+    return Evidence.of(results(rows).figures, pairs, margin, unfinished, 1000, metrics)
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
@@ -220,14 +289,7 @@ def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, 
 
 
 def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
-    """A trained system of results.json, of which only `figures` are known."""
+    """A trained system, of which only `figures` are known."""
     unknown = dict.fromkeys(TrainedSystem.model_fields)
     identity = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": seed}
     return TrainedSystem.model_validate(unknown | {"last_validation": {}} | identity | figures)
-
-
-def results(experiment: str, dataset: str, rows: list[dict]) -> dict:
-    """The content of results.json without provenance or systems."""
-    fields = {"format": FORMAT, "source": "de", "target": "en", "split": "test", "systems": [], "provenance": {}}
-    fields["reference"] = ("teacher", "beam-4")
-    return {"experiment": experiment, "dataset": dataset, **fields, "rows": rows}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import re
@@ -12,6 +11,8 @@ from types import SimpleNamespace
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.resources import Requests
 from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.report.results import means as results_means
+from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import load_tensors
 
 
@@ -132,18 +133,19 @@ def _energies(settings: dict, energies: RowEnergies) -> list[str]:
 def _report(plan: Plan, folder: Path) -> list[str]:
     faults = []
     report_folder = folder / plan.report
-    rows = json.loads((report_folder / "results.json").read_text())["rows"]
-    keys = {(row["system"], row["name"], row["search"], row["engine"], row["seed"]) for row in rows}
+    results = read_results(report_folder)
+    described = results.rows[["system", "decode", "search", "engine", "seed"]]
+    keys = set(described.itertuples(index=False, name=None))
     for decode, seed, split in plan.rows:
         key = (decode.system, decode.name, decode.search, decode.engine_word, seed)
         if split == "test" and key not in keys:
-            faults.append(f"results.json has no row {key}")
-    for row in rows:
-        name = f"{row['system']} {row['search']}"
-        if not isinstance(row["bleu"], (int, float)) or not 0 <= row["bleu"] <= 100:
-            faults.append(f"{name}: BLEU is {row['bleu']}")
-        if not isinstance(row["latency_ms"], (int, float)) or row["latency_ms"] <= 0:
-            faults.append(f"{name}: latency is {row['latency_ms']}")
+            faults.append(f"rows.csv has no row {key}")
+    means = results_means(results.figures[results.figures["split"] == "test"])
+    tested = {(decode.system, decode.name) for decode, _, split in plan.rows if split == "test"}
+    for key in tested:
+        lacking = {"bleu", "latency_ms"} - means.get(key, {}).keys()
+        if lacking:
+            faults.append(f"{' '.join(key)}: figures.csv has no {', '.join(sorted(lacking))}")
     page = (report_folder / "index.html").read_text(encoding="utf-8")
     if page.count("<tr") < len(plan.rows):
         faults.append("index.html has no table with all rows")
@@ -152,9 +154,6 @@ def _report(plan: Plan, folder: Path) -> list[str]:
         faults.append("no grid has a cell with energy and BLEU")
     if 'src="http' in page or '<link href="http' in page:
         faults.append("index.html needs a network")
-    with open(report_folder / "table.csv", encoding="utf-8", newline="") as file:
-        if len(list(csv.reader(file))) <= len({(d.system, d.name) for d, _, split in plan.rows if split == "test"}):
-            faults.append("table.csv lacks rows")
     if not list((report_folder / "figures").glob("*.svg")):
         faults.append("there are no figures")
     return faults

@@ -54,7 +54,7 @@ def chain(tmp_path, monkeypatch) -> Path:
 def test_what_matches_is_counted_from_any_folder(chain, monkeypatch, capsys):
     assert verify("results/end") == "results/end: 2 records match, with 1 files that they describe, 1 original file"
     end = Path("results/end")
-    write_json(end / "report/results.json", {"provenance": provenance({}, {"score": end / "score.json"})})
+    write_json(end / "report/provenance.json", {"provenance": provenance({}, {"score": end / "score.json"})})
     monkeypatch.chdir("/")
     cli.main(["verify", str(chain / "results/end"), str(chain / "results/data")])
     lines = capsys.readouterr().out.splitlines()
@@ -67,7 +67,7 @@ def test_what_no_run_has_ended_with_is_not_finished(chain, folder, capsys):
     with pytest.raises(SystemExit) as exit_info:
         cli.main(["verify", f"results/{folder}"])
     assert exit_info.value.code.startswith(
-        f"error: results/{folder} is not finished: there is no report/results.json, which a run writes at its end, and "
+        f"error: results/{folder} is not finished: there is no report/provenance.json, which a run writes at its end, "
     )
     assert capsys.readouterr().out.startswith(f"results/{folder}: ")
 
@@ -314,7 +314,7 @@ def test_a_missing_file_is_named(run):
         name = path.relative_to(run).as_posix()
         # No record has a checksum of these: without the first there is no report, and nothing is made from the second,
         # which shows that models can read the test set.
-        if name in ("results/smoke/report/results.json", "results/smoke/encoded/raw/test.json"):
+        if name in ("results/smoke/report/provenance.json", "results/smoke/encoded/raw/test.json"):
             continue
         path.rename(path.with_name("aside"))
         assert first_mismatch(run / "results/smoke") == name

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import planted
 import pytest
+import reports
 import sacrebleu
 import smoke_check
 from configurations import read_configuration
@@ -19,6 +20,7 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_file
 from workflow_src.data.toy import grammar
 from workflow_src.evaluation.report import leaderboard
+from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.verify import verify
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
@@ -144,26 +146,27 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
 def _check_test_sets(
     results: Path, corpus: dict, page: str, second_set: list[tuple[str, str]], second_references: list[str]
 ) -> None:
-    """The second set has a row for each of the first in results.json and in the leaderboard, and its own figures."""
-    content = json.loads((results / "report/results.json").read_text())
-    (further,) = content["further"]
-    assert (content["split"], further["split"]) == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
-    key = lambda row: (row["system"], row["name"], row["repetitions_removed"])  # noqa: E731
-    assert list(map(key, content["rows"])) == list(map(key, further["rows"]))
-    assert all(row["latency_ms"] is None and row["energy_per_sentence"] is not None for row in further["rows"][:1])
+    """The second set has figures of each row of the first, in results and in the leaderboard, and its own ones."""
+    measured = read_results(results)
+    assert measured.record["splits"] == ["plain", "twofold"] and corpus["references"] == {"twofold": 2}
+    plain, further = (reports.flat(measured, split) for split in measured.record["splits"])
+    key = lambda row: (row.system, row.decode, row.variant)  # noqa: E731
+    assert list(map(key, plain)) == list(map(key, further))
+    assert all(row.latency_ms is None and row.energy_per_sentence is not None for row in further[:1])
     compared = json.loads((results / "significance-twofold.json").read_text())
     assert compared["sentences"] == len(second_set) and any(
         row["against"] for row in compared["against_autoregressive"]
     )
     references = [target for _, target in second_set]
-    for row in further["rows"]:
-        folder = results / f"translations/{row['system']}/seed-1/{row['name']}"
-        if row["repetitions_removed"] == "none":
+    for row in further:
+        folder = results / f"translations/{row.system}/seed-1/{row.decode}"
+        if row.variant == "none":
             outputs = (folder / "twofold.txt").read_text().splitlines()
             lines = [references, [line or None for line in second_references]]
-            assert row["bleu"] == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
-            assert row["chrf"] == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
-    assert "nrefs:var" in further["signatures"]["BLEU"] and "nrefs:1" in content["provenance"]["signatures"]["BLEU"]
+            assert row.bleu == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
+            assert row.chrf == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
+    signatures = measured.record["signatures"]
+    assert "nrefs:var" in signatures["twofold"]["BLEU"] and "nrefs:1" in signatures["plain"]["BLEU"]
     assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(second_set)
     assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page
     board = leaderboard.read(results)

@@ -87,7 +87,7 @@ def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(tmp_pa
 
 
 def test_a_report_of_another_configuration_is_not_replaced_without_a_word(tmp_path):
-    report = tmp_path / "results/smoke/report/results.json"
+    report = tmp_path / "results/smoke/report/provenance.json"
     report.parent.mkdir(parents=True)
     for files, warned in (({"other.yaml": "0" * 64}, True), ({os.path.relpath(SMOKE, tmp_path): "0" * 64}, False)):
         report.write_text(json.dumps({"provenance": {"configuration": files, "created": "2026-01-31T12:00:00+00:00"}}))

@@ -19,6 +19,7 @@ import yaml
 from conftest import PROJECT, copy_of_run, log_contains, snakemake, snakemake_started, wait_for
 from stage_server import pytest_command, python_module
 
+from workflow_src.evaluation.report import results
 from workflow_src.records.atomic import read_json
 
 pytestmark = pytest.mark.timeout(1500)
@@ -176,8 +177,8 @@ def test_it_is_timed_and_shown_pass_by_pass(run):
 
 def test_tables_and_figures_show_it_by_what_it_declares(report):
     """Title of the group, labels of its rows, its points, and the curve over its series."""
-    rows = read_json(report / "results.json")["rows"]
-    own_rows = {row["name"] for row in rows if row["system"] == "bag" and row["search"] == "unrepeat"}
+    rows = results.read_results(report).rows
+    own_rows = set(rows.loc[(rows["system"] == "bag") & (rows["search"] == "unrepeat"), "decode"])
     assert own_rows == {"unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", "tuned"}
     text = (report / "results.md").read_text()
     titles = [line for line in text.splitlines() if line.startswith("| **")]
@@ -232,15 +233,17 @@ def test_its_metric_scores_distinguishes_rows_and_is_shown(run, report):
     assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
     against = {row["name"]: row["against"] for row in significance["against_autoregressive"]}["unrepeat-2"]
     assert [set(rival) for rival in against] == [{"system", "name", "bleu", "exactmatch"}]
-    content = read_json(report / "results.json")
-    assert content["metrics"] == ["bleu", "chrf", "exactmatch", "letters"]
-    row = next(row for row in content["rows"] if row["name"] == "beam-2")
-    assert row["exactmatch"] == pytest.approx(shares["teacher/seed-1/beam-2"]) and "exactmatch_p_value" in row
+    measured = results.read_results(report)
+    assert [metric.name for metric in measured.metrics] == ["bleu", "chrf", "exactmatch", "letters"]
+    figures = results.means(measured.shown("test"))
+    exact = figures["teacher", "beam-2"]["exactmatch"].value
+    assert exact == pytest.approx(shares["teacher/seed-1/beam-2"])
+    assert figures["bag", "unrepeat-2"]["exactmatch"].p is not None
     text = (report / "results.md").read_text()
     heads = next(line for line in text.splitlines() if line.startswith("|") and "chrF" in line)
     assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p"]
     line = next(line for line in text.splitlines() if line.startswith("| beam 2 "))
-    assert line.split("|")[5].split()[0] == f"{100 * row['exactmatch']:.1f}"
+    assert line.split("|")[5].split()[0] == f"{100 * exact:.1f}"
     assert "exact matches: of the first words." in text
     # The choice on dev shows both metrics; a comparison needs no plug-in.
     assert "dev exact matches" in text
@@ -264,9 +267,9 @@ def test_a_program_computes_its_other_metric(run, report):
     compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["letters"]
     gain = means["bag/seed-1/unrepeat-2"] - means["teacher/seed-1/beam-2"]
     assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
-    rows = read_json(report / "results.json")["rows"]
-    row = next(row for row in rows if row["name"] == "beam-2")
-    assert row["letters"] == pytest.approx(means["teacher/seed-1/beam-2"]) and "letters_p_value" in row
+    figures = results.means(results.read_results(report).shown("test"))
+    assert figures["teacher", "beam-2"]["letters"].value == pytest.approx(means["teacher/seed-1/beam-2"])
+    assert figures["bag", "unrepeat-2"]["letters"].p is not None
     assert "shared letters" in (report / "results.md").read_text()
     # Later jobs read the figures that earlier ones computed.
     cached = (run / "work/computed/letters").glob("*/*.jsonl")

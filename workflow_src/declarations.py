@@ -43,15 +43,13 @@ RESERVED = (
         "Translator.translate has such an argument",
     ),
 )
-# Names of metrics with one of these endings are keys of intervals and the like.
-METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature", "_p_value")
-# Further keys beside figures: of rows of results (`evaluation.report.results.Row`), of quality, of what dev chose, and
-# of lines of tables (`evaluation.report.tables.Line`).
+# Names of metrics with one of these endings are keys of quality files, or columns of the leaderboard.
+METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature")
+# Names of other figures of rows (`evaluation.report.results`, `tables` and `comparison`), and keys beside figures in
+# files of quality, of what dev chose and of significance.
 METRIC_RESERVED = frozenset(
-    "system family autoregressive means_repetitions preset data seed name chosen search title settings series value "
-    "engine mean_steps candidates repetitions_removed p_value control_difference control_p_value energy_per_sentence "
-    "energy_per_token latency_ms latency_std latency_rounds disturbed_rounds sentences_per_second speedup device "
-    "threads batch length_ratio against_fastest as_published".split()
+    "mean_steps latency_ms latency_std sentences_per_second speedup energy_per_sentence energy_per_token from_control "
+    "against_fastest as_published below_reference length_ratio settings system name".split()
 )
 # Stages, whose modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")

@@ -253,7 +253,9 @@ def report_files(plan, folder):
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         times |= {"latency_rounds": [1.0 + number], "subword_share": None}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "failed_batch": None, "by_length": bins})
-        compared.append(of | {"seed": seed, "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)})
+        compared.append(
+            of | {"seed": seed, "baseline": ["teacher", "beam-2"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)}
+        )
     for name, seed in plan.trained:
         paths = {kind: folder / path for kind, path in plan.training_files(name, seed).items()}
         paths["log"].parent.mkdir(parents=True, exist_ok=True)
@@ -282,10 +284,9 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage,
     monkeypatch.chdir(tmp_path)
     plan = planned()
     run_stage("report", report_files(plan, tmp_path))
-    rows = [row for row in read_results(tmp_path / "report/results.json").rows if row.system == "bag"]
-    assert {(row.title, row.series, row.value, row.autoregressive) for row in rows} == {
-        ("without repetitions", "passes", float(passes), False) for passes in range(3)
-    }
+    rows = [row for row in reports.flat(read_results(tmp_path / "report")) if row.system == "bag"]
+    assert {(json.loads(row.settings)["passes"], row.autoregressive) for row in rows} == {(n, False) for n in range(3)}
+    assert all(row.label.startswith("without repetitions, passes ") for row in rows)
     text = reports.squeezed((tmp_path / "report/results.md").read_text())
     table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
     assert [line.split(" | ")[0] for line in table] == [
@@ -314,7 +315,7 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     manifest = Manifest.of(shown_plan(json.loads(planned().settings_report())), lambda path: {"stretch": 1.2})
     qualities = {row.quality: scored(20.0 + number) for number, row in enumerate(manifest.rows)}
     speed = reports.speed(*(reports.timed(*decode.key, 2.0) for decode in manifest.decodes))
-    groups = tables.groups(results.build_rows(manifest, qualities, speed, "test"), manifest, "none")
+    groups = tables.groups(results.build(manifest, qualities, speed=speed), "test", manifest, "none")
     assert [group.key for group in groups] == ["teacher", "lvm", "bag"]
     curves = [[line.name for line in curve.lines] for curve in figures.curves_of(groups) if curve.group == "bag"]
     assert curves == [

@@ -129,7 +129,7 @@ def clean(arguments: argparse.Namespace) -> None:
 @command(
     "compare",
     "compare finished experiments on one page",
-    argument("experiments", nargs="+", help="finished experiments: names, folders or results.json files"),
+    argument("experiments", nargs="+", help="finished experiments: names or folders"),
     argument(
         "--output",
         type=console.user_path,
@@ -147,19 +147,18 @@ def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison
     from workflow_src.evaluation.report.html import page
     from workflow_src.evaluation.report.markdown import markdown
-    from workflow_src.evaluation.report.results import read_results, results_path
+    from workflow_src.evaluation.report.results import read_results
     from workflow_src.records.atomic import atomic
 
-    results = [read_results(results_path(name)) for name in arguments.experiments]
-    removed = arguments.remove_repetitions
-    compared = comparison.compare(results, removed)
-    document = comparison.document(compared, removed)
+    results = [read_results(name) for name in arguments.experiments]
+    document = comparison.compare(results, arguments.remove_repetitions)
     markdown_path, html_path = pages(arguments.output)
     texts = {markdown_path: markdown(document), html_path: page(document)}
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)
-    print(f"{html_path} and {markdown_path}: {len(compared.rows)} rows of {len(results)} experiments")
+    rows = sum(len(of_one.rows) for of_one in results)
+    print(f"{html_path} and {markdown_path}: {rows} rows of {len(results)} experiments")
 
 
 def pages(output: Path) -> tuple[Path, Path]:
@@ -183,7 +182,7 @@ def pages(output: Path) -> tuple[Path, Path]:
         "results",
         nargs="+",
         metavar="RESULTS",
-        help="finished experiments (names, folders or results.json files), or CSV files of this command; of an "
+        help="finished experiments (names or folders), or CSV files of this command; of an "
         "experiment that comes twice, the last counts",
     ),
     argument("--output", type=console.user_path, default=Path("results/leaderboard.csv"), help="the CSV file"),

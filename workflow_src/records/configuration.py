@@ -48,7 +48,7 @@ def configuration_files() -> dict[str, str | None]:
 
 
 def replaced_report(results: Path, files: Iterable[str | Path]) -> str:
-    """A warning where the report with `results` (results.json) was made from other files than `files`; else "".
+    """A warning where the report of `results` (provenance.json) was made from other files than `files`; else "".
 
     Of a report that does not say what it was made from, nothing is known.
     """

@@ -23,7 +23,7 @@ from workflow_src.records.provenance import FORMAT
 
 RESULTS = "results"
 # The record that an experiment ends with.
-LAST = "report/results.json"
+LAST = "report/provenance.json"
 AGAIN = "run the workflow again"
 REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
 

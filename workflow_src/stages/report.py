@@ -1,4 +1,4 @@
-"""Build an experiment's report: results as JSON, CSV and Markdown, figures, and one HTML page written last."""
+"""Build an experiment's report: results as two tables, as Markdown, figures, and one HTML page written last."""
 
 from __future__ import annotations
 
@@ -30,12 +30,10 @@ from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs
 from workflow_src.evaluation.report.inputs import signatures
 from workflow_src.evaluation.report.markdown import markdown
-from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
 from workflow_src.records.configuration import configuration_files
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import default_metrics
 
 # The environment variable of the user's command, which the workflow sets.
 COMMAND = "CONTINUUM_COMMAND"
@@ -62,7 +60,7 @@ class Inputs(JobInputs):
 
 
 def describe(material: Material, command_line: str) -> dict[str, Any]:
-    """The provenance block of results.json."""
+    """The provenance of the results."""
     content = material.corpus.model_dump(mode="json", exclude_unset=True)
     texts = {
         key: content.get(key)
@@ -76,7 +74,6 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         command=command_line,
         configuration=configuration_files(),
         seeds=sorted({row.seed for row in manifest.rows}),
-        signatures=signatures(contents.quality_on(material, results.table_split(manifest)), manifest.metrics),
         corpus=texts,
         significance=next((tested.test for tested in material.significance.values()), None),
         speed=material.speed_content
@@ -84,28 +81,25 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
     )
 
 
-def _refinement_groups(
-    material: Material, table: list[tables.Group], split: str, results_path: str
-) -> tuple[list[tables.Group], str]:
-    """Curves are drawn on dev where refinement was decoded there, else on the split of the tables."""
+def refined(measured: results.Results, material: Material) -> tuple[list[tables.Group], str]:
+    """The groups and the split of the curves of refinement: dev where refinement was decoded there, else the split of
+    the tables."""
     manifest = material.manifest
     on_dev = [manifest.decode(*row.key) for row in manifest.rows if row.split == "dev"]
-    if any(decode.search.traceable for decode in on_dev):
-        rows = results.build_rows(manifest, material.qualities, material.speed, "dev", where=results_path)
-        return tables.groups(rows, manifest, manifest.report.remove_repetitions), "dev"
-    return table, split
+    split = "dev" if any(decode.search.traceable for decode in on_dev) else results.table_split(manifest)
+    return tables.groups(measured, split, manifest, manifest.report.remove_repetitions), split
 
 
-def draw(material: Material, table: list[tables.Group], refined: list[tables.Group]) -> dict[str, figures.Figure]:
+def draw(material: Material, table: list[tables.Group], curves: list[tables.Group]) -> dict[str, figures.Figure]:
     """Figures by name, without those that would be empty.
 
-    `table` has the groups of the main table, `refined` those of the curves of refinement.
+    `table` has the groups of the main table, `curves` those of the curves of refinement.
     """
     drawn = {
         "learning_curves": figures_learning.learning_curves(material.logs),
         "quality_speed": figures_quality.quality_speed(table),
         "time_by_length": figures_speed.time_by_length(material.speed, material.manifest),
-        "refinement": figures.refinement(refined),
+        "refinement": figures.refinement(curves),
         "latencies": figures_latencies.quality_latencies(table, material.speed),
         "stopping": figures.stopping(material.choices),
     }
@@ -130,20 +124,26 @@ def run(inputs: Inputs) -> str:
     material.files.update(usage.inputs_of(recommended, material))
     material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
     record = describe(material, command_line)
-    split, results_path = results.table_split(manifest), str(folder / "results.json")
-
-    def rows_on(name: str, speed: Speed | None) -> tuple[results.Row, ...]:
-        energies = row_energies(material.analyses.values(), name)
-        tested = material.significance.get(name)
-        return results.build_rows(manifest, material.qualities, speed, name, tested, results_path, energies)
-
-    rows = rows_on(split, material.speed)
-    further = [(name, rows_on(name, None)) for name in manifest.test_sets[1:] if split != "dev"]
-    table, proof = contents.evidence_of(material, rows, split)
-    refined, refined_split = _refinement_groups(material, table, split, results_path)
-    shown = contents.Contents(
-        material, record, split, rows, further, table, proof, refined_split, draw(material, table, refined)
+    splits = dict.fromkeys(row.split for row in manifest.rows)
+    measured = results.build(
+        manifest,
+        material.qualities,
+        material.systems,
+        material.speed,
+        material.significance,
+        lambda split: row_energies(material.analyses.values(), split),
+        {
+            "signatures": {
+                split: signatures(contents.quality_on(material, split), manifest.metrics) for split in splits
+            },
+            "provenance": record,
+        },
     )
+    measured.check(folder)
+    split = results.table_split(manifest)
+    table, proof = contents.evidence_of(material, measured, split)
+    curves, refined_split = refined(measured, material)
+    shown = contents.Contents(material, measured, split, table, proof, refined_split, draw(material, table, curves))
     document = contents.document(
         shown,
         needs.blocks(material, shown.data, shown.notes, inputs.device, inputs.precision),
@@ -158,42 +158,16 @@ def run(inputs: Inputs) -> str:
         picture.name: markupsafe.Markup(figures.save(picture.figure, folder_of_pictures, picture.name, colours))
         for picture in document.pictures()
     }
-    texts = {
-        "table.csv": tables.csv_text(rows, further, split),
-        "results.md": markdown(document),
-        "index.html": page(document, pictures),
-    }
+    texts = {name: results.as_csv(table) for name, table in measured.tables()}
+    texts |= {"results.md": markdown(document), "index.html": page(document, pictures)}
     drawings = [f"figures/{name}.{ending}" for name in pictures for ending in ("svg", "png")]
     sums = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     record["files"] = digests(folder, drawings) | sums
-    content = {
-        "format": results.FORMAT,
-        "experiment": manifest.plan.experiment,
-        "dataset": manifest.dataset,
-        "source": manifest.source,
-        "target": manifest.target,
-        "split": split,
-        "reference": manifest.reference and list(manifest.reference.key),
-        "systems": [system.model_dump(mode="json") for system in material.systems],
-        "provenance": record,
-        "rows": [row.model_dump(mode="json") for row in rows],
-    }
-    if further:
-        content["further"] = [
-            {
-                "split": name,
-                "signatures": signatures(contents.quality_on(material, name), manifest.metrics),
-                "rows": [row.model_dump(mode="json") for row in of_set],
-            }
-            for name, of_set in further
-        ]
-    if manifest.metrics != default_metrics():
-        content["metrics"] = [metric.name for metric in manifest.metrics]
-    results.write_results(folder / "results.json", content)
-    for name, text in texts.items():
+    measured.write(folder)
+    for name in ("results.md", "index.html"):
         with atomic(folder / name) as file:
-            file.write(text)
-    return f"{folder / 'index.html'}: {len(rows)} rows, {len(pictures)} pictures"
+            file.write(texts[name])
+    return f"{folder / 'index.html'}: {len(measured.rows)} rows, {len(pictures)} pictures"
 
 
 if __name__ == "__main__":

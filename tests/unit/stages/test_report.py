@@ -1,6 +1,5 @@
 """The whole report from fabricated inputs: values, escaping, no network, absent parts, errors."""
 
-import csv
 import hashlib
 import json
 import re
@@ -8,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import reports
 from refusals import fields_of
 from reports import assert_tables_fit, squeezed
 from stage_words import start_stage
@@ -104,26 +104,25 @@ def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_pa
     markdown = (folder / "results.md").read_text(encoding="utf-8")
     assert "No row could be timed." in markdown and "eager, batch 64: a fault" in markdown
     assert "eager, batch 64: a fault" in (folder / "index.html").read_text(encoding="utf-8")
-    assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
+    assert "latency_ms" not in set(read_results(folder).figures["figure"])
 
 
 def test_full_report(report_inputs, page_of, tmp_path):
     folder = _build(report_inputs(expected={"score-4": 29.1}))
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     pictures = {f"figures/{n}.{e}" for n in PICTURES for e in ("svg", "png")}
-    assert names == {"index.html", "results.json", "results.md", "table.csv"} | pictures
+    assert names == {"index.html", "provenance.json", "results.md", "rows.csv", "figures.csv"} | pictures
 
-    rows = read_results(folder / "results.json").rows
+    rows = reports.flat(read_results(folder))
     # 2 autoregressive rows once, 4 + 3 + 3 + 4 others kept and without repeated words and subwords
     assert len(rows) == 2 + 3 * 14
-    score = next(r for r in rows if r.search == "score" and r.value == 4 and r.repetitions_removed == "subwords")
+    score = next(r for r in rows if r.decode == "score-4" and r.variant == "subwords")
     assert score.bleu == pytest.approx(34.1 + 0.9 * (1 - 0.5**4)) and score.speedup == pytest.approx(10.5 / 5.0)
     assert (
         score.device == "cpu"
         and score.data == "distilled"
         and score.validity == pytest.approx(score.bleu / 50, abs=1e-3)
     )
-    assert len(list(csv.DictReader((folder / "table.csv").open(encoding="utf-8")))) == len(rows)
 
     html = page_of(folder)
     assert html.open == []
@@ -177,7 +176,7 @@ def test_page_loads_nothing_and_escapes_sentences(report_inputs, page_of):
     folder = _build(report_inputs(description="A <b>bold</b> claim & more"))
     text = (folder / "index.html").read_text(encoding="utf-8")
     html = page_of(folder)
-    files = {"results.json", "results.md", "table.csv", "figures/"}
+    files = {"provenance.json", "results.md", "rows.csv", "figures.csv", "figures/"}
     assert all(load.startswith("#") or load in files for load in html.loads), html.loads
     assert {"script", "link", "iframe", "img"}.isdisjoint(html.tags)
     assert not re.search(r"@import|url\((?!#)", text)
@@ -198,7 +197,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
     assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3", "4", "5"]
     assert page_of(folder).open == []
-    assert all(row.latency_ms is None for row in read_results(folder / "results.json").rows)
+    assert "latency_ms" not in set(read_results(folder).figures["figure"])
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -207,7 +206,7 @@ def test_seeds_are_averaged(report_inputs, page_of):
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     # Kept figures of greedy are 39.0, 39.3 and 39.6.
     assert next(row for row in rows if row and row[0] == GREEDY)[1] == "39.3 ± 0.3"
-    assert len(read_results(folder / "results.json").rows) == 3 * (2 + 3 * 4)
+    assert len(reports.flat(read_results(folder))) == 3 * (2 + 3 * 4)
     # The prior mean's are 31.9, 32.2 and 32.5.
     assert [PRIOR_MEAN.title, "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
     # The table of needs names the bundle of one seed, and has its figures.
@@ -303,21 +302,23 @@ def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(repo
         assert "The references themselves, normalised and put together like outputs, have 97.2 BLEU here" in text
         assert "compared by MD5: talks" in text
         assert "have BLEU 99.87 on dev and 97.25 on test against the references as given: normalisation costs" in text
-    corpus = json.loads((folder / "results.json").read_text())["provenance"]["corpus"]
+    corpus = json.loads((folder / "provenance.json").read_text())["provenance"]["corpus"]
     assert corpus["round_trip_bleu"] == {"dev": 99.871, "test": 97.25}
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, page_of):
     folder = _build(report_inputs(significance=True, further=("news", "talks"), expected={"score-4": 29.1}))
-    results = read_results(folder / "results.json")
-    assert [test_set.split for test_set in results.further] == ["news", "talks"] and results.split == "test"
-    for test_set in results.further:
-        assert test_set.signatures[BLEU].startswith("nrefs:2") and len(test_set.rows) == len(results.rows)
-        for row, main in zip(test_set.rows, results.rows, strict=True):
-            lower = 10 if test_set.split == "news" else 20
-            assert row.bleu == pytest.approx(main.bleu - lower) and row.p_value == main.p_value
-            assert row.latency_ms is None and (row.system, row.name) == (main.system, main.name)
+    results = read_results(folder)
+    assert results.record["splits"] == ["test", "news", "talks"]
+    rows = reports.flat(results)
+    for split in ("news", "talks"):
+        further = reports.flat(results, split)
+        assert results.record["signatures"][split][BLEU].startswith("nrefs:2") and len(further) == len(rows)
+        for row, main in zip(further, rows, strict=True):
+            lower = 10 if split == "news" else 20
+            assert row.bleu == pytest.approx(main.bleu - lower) and row.bleu_p == main.bleu_p
+            assert row.latency_ms is None and (row.system, row.decode) == (main.system, main.decode)
     page, markdown = (folder / "index.html").read_text(), squeezed((folder / "results.md").read_text())
     assert_tables_fit(page)
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows if row]
@@ -329,26 +330,21 @@ def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, p
     for text in (page, markdown):
         assert "Quality on news of toy (de→en, 77 sentences)" in text and "On talks" in text
         assert text.count("Each source has 2, which count together as in sacreBLEU.") == 2
-    with (folder / "table.csv").open(encoding="utf-8") as file:
-        table = list(csv.DictReader(file))
-    assert [row["split"] for row in table] == [
-        name for name in ("test", "news", "talks") for _ in range(len(results.rows))
-    ]
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     folder = _build(report_inputs(significance=True))
-    rows = read_results(folder / "results.json").rows
-    score = {row.repetitions_removed: row for row in rows if row.name == "score-4"}
-    assert (score["subwords"].p_value, score["subwords"].control_p_value) == (0.0123, 0.5)
-    assert {removed: row.control_difference for removed, row in score.items()} == {
+    rows = reports.flat(read_results(folder))
+    score = {row.variant: row for row in rows if row.decode == "score-4"}
+    assert (score["subwords"].bleu_p, score["subwords"].from_control_p) == (0.0123, 0.5)
+    assert {removed: row.from_control for removed, row in score.items()} == {
         "none": -0.5,
         "words": 0.125,
         "subwords": 0.25,
     }
-    assert (score["none"].control_p_value, score["words"].p_value) == (0.0004, 0.1)
-    assert {row.control_p_value for row in rows if row.family not in ("score", "energy")} == {None}
+    assert (score["none"].from_control_p, score["words"].bleu_p) == (0.0004, 0.1)
+    assert {row.from_control_p for row in rows if row.family not in ("score", "energy")} == {None}
     markdown = squeezed((folder / "results.md").read_text(encoding="utf-8"))
     # Fifteen rows have a p, all but the beam; and six a network of their own.
     for text in (markdown, " ".join((folder / "index.html").read_text(encoding="utf-8").split())):
@@ -363,7 +359,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     assert f"| score: {SCORE_4} | 34.9 | +0.25 | 0.500 |" in markdown
     cells = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
     assert [f"energy: {ENERGY_1}", "33.5", "+0.25", "0.500"] in cells
-    assert json.loads((folder / "results.json").read_text())["provenance"]["significance"]["trials"] == 10_000
+    assert json.loads((folder / "provenance.json").read_text())["provenance"]["significance"]["trials"] == 10_000
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -449,7 +445,7 @@ def test_scores_out_of_range_are_refused_before_anything_is_written(report_input
     path.write_text(json.dumps(spoilt))
     with pytest.raises(SystemExit):
         _build(words)
-    assert re.search(r"rows\[0\].bleu is 141.0; .*100", capsys.readouterr().err)
+    assert re.search(r"figures.csv.* outside of the bounds .*greedy.*bleu, 141.0", capsys.readouterr().err)
     assert not (tmp_path / "report").exists()
 
 
@@ -480,8 +476,8 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     (tmp_path / "energies.json").write_text(json.dumps(energies))
     folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
     energy_by_row = {
-        (row.name, row.repetitions_removed): row.energy_per_sentence
-        for row in read_results(folder / "results.json").rows
+        (row.decode, row.variant): row.energy_per_sentence
+        for row in reports.flat(read_results(folder))
         if row.system == "lvm"
     }
     # In results the first scorer's, of rows at lengths of their own.

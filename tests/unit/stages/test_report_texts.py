@@ -105,7 +105,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     }
     for text in (*NAMES, title, description, notes):
         assert shown(text) in shown(" ".join(read.text))
-    rows = csv.DictReader(io.StringIO((folder / "table.csv").read_text(encoding="utf-8")))
+    rows = csv.DictReader(io.StringIO((folder / "rows.csv").read_text(encoding="utf-8")))
     assert {row["system"] for row in rows} == set(NAMES)
 
 

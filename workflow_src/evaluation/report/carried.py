@@ -1,16 +1,13 @@
-"""Text in the captions of all tables: the data and their checksum, the seeds, and the training of systems.
-
-Systems are those of results.json, one for each system and seed.
-"""
+"""Text in the captions of all tables: the data and their checksum, the seeds, and the training of systems."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
+
+import pandas as pd
 
 from workflow_src.evaluation.manifest import network_families
-from workflow_src.evaluation.report.results import Row
-from workflow_src.evaluation.report.trained import TrainedSystem
 
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
 
@@ -30,40 +27,47 @@ def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str
     return f"{named}; seed{'s' * (len(distinct_seeds) > 1)} {', '.join(map(str, distinct_seeds))}."
 
 
-def first_seeds(systems: Sequence[TrainedSystem], names: Collection[str]) -> list[TrainedSystem]:
-    """The systems of `names`, each once, with its first seed."""
-    by_name: dict[str, TrainedSystem] = {}
-    for system in systems:
-        if system.system in names:
-            by_name.setdefault(system.system, system)
-    return list(by_name.values())
+def training(rows: pd.DataFrame) -> str:
+    """Updates and target tokens of the trained systems of rows.csv, with their first seeds."""
+    words = _words(trained(rows))
+    return f"Trained{_whose(rows)}: {words}." if words else ""
 
 
-def training(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
-    """Updates and target tokens of the systems of `names`, with their first seeds."""
-    words = "; ".join(system.trained_words for system in first_seeds(systems, names))
-    return f"Trained{_whose(systems, names)}: {words}." if words else ""
-
-
-def unequal(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
-    """A sentence where the networks of `names` differ in their updates, or in target tokens by over 5 %; else empty."""
-    families = network_families()
-    networks = [system for system in first_seeds(systems, names) if system.family in families]
-    token_counts = [system.target_tokens for system in networks if system.target_tokens is not None]
-    unlike = bool(token_counts) and max(token_counts) > 1.05 * min(token_counts)
-    if len({system.updates for system in networks}) < 2 and not unlike:
+def unequal(rows: pd.DataFrame) -> str:
+    """A sentence where networks of rows.csv differ in their updates, or in target tokens by over 5 %; else empty."""
+    systems = trained(rows)
+    networks = systems[systems["family"].isin(network_families())]
+    tokens = networks["target_tokens"].dropna()
+    unlike = len(tokens) > 0 and tokens.max() > 1.05 * tokens.min()
+    if networks["updates"].nunique(dropna=False) < 2 and not unlike:
         return ""
-    words = "; ".join(system.trained_words for system in networks)
-    return f"Networks were not trained equally long{_whose(systems, names)}: {words}."
+    return f"Networks were not trained equally long{_whose(rows)}: {_words(networks)}."
 
 
-def _whose(systems: Sequence[TrainedSystem], names: Collection[str]) -> str:
-    """Words for figures of `first_seeds` where some system has several seeds."""
-    counted = [system.system for system in systems if system.system in names]
-    return " (figures of the first seed)" if len(set(counted)) < len(counted) else ""
+def trained(rows: pd.DataFrame) -> pd.DataFrame:
+    """The row of each trained system, with its first seed."""
+    trained = rows.dropna(subset=["parameters", "updates", "target_tokens"], how="all")
+    return trained.drop_duplicates("system")
 
 
-def notes(systems: Sequence[TrainedSystem], rows: Sequence[Row]) -> dict[str, str]:
-    """Notes on the systems for every table of a report with `rows` of results.json."""
-    unlike = unequal(systems, {row.system for row in rows})
-    return {"Systems": " ".join(filter(None, [SYSTEMS, unlike]))}
+def _words(systems: pd.DataFrame) -> str:
+    counts = systems[["system", "updates", "target_tokens"]].itertuples(index=False)
+    return "; ".join(
+        f"{name} {count(updates)} updates, {count(tokens)} target tokens" for name, updates, tokens in counts
+    )
+
+
+def count(value: int | None) -> str:
+    """A count, which may be unknown."""
+    return "–" if value is None or pd.isna(value) else f"{value:,}"
+
+
+def _whose(rows: pd.DataFrame) -> str:
+    """Words for figures of first seeds where some system has several."""
+    seeds = rows[rows["system"].isin(trained(rows)["system"])].groupby("system")["seed"].nunique()
+    return " (figures of the first seed)" if (seeds > 1).any() else ""
+
+
+def notes(rows: pd.DataFrame) -> dict[str, str]:
+    """Notes on the systems for every table of a report with the rows of rows.csv."""
+    return {"Systems": " ".join(filter(None, [SYSTEMS, unequal(rows)]))}

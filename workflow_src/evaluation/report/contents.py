@@ -49,18 +49,16 @@ from workflow_src.evaluation.report.inputs import Inputs
 class Contents:
     """What sections are made of.
 
-    record     the provenance of the report
-    rows       of results.json, of the `split` of the tables; `further` are those of other test sets
+    measured   the results, whose record has the provenance
+    split      that of the main table
     table      the groups of the main table
     refined    the split of the curves of refinement
     drawn      pictures by name
     """
 
     material: Inputs
-    record: Mapping[str, Any]
+    measured: results.Results
     split: str
-    rows: Sequence[results.Row]
-    further: Sequence[tuple[str, Sequence[results.Row]]]
     table: list[tables.Group]
     proof: evidence.Evidence
     refined: str
@@ -73,12 +71,18 @@ class Contents:
     @property
     def data(self) -> str:
         """The data and seeds, which every caption has."""
-        return carried.data(self.manifest.dataset, self.material.sums, (row.seed for row in self.rows))
+        return carried.data(self.manifest.dataset, self.material.sums, self.measured.rows["seed"])
 
     @property
     def notes(self) -> dict[str, str]:
         """Notes on the systems, which every caption has."""
-        return carried.notes(self.material.systems, self.rows)
+        return carried.notes(self.measured.rows)
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The provenance."""
+        provenance: Mapping[str, Any] = self.measured.record["provenance"]
+        return provenance
 
     def picture(self, name: str, caption: Caption, label: str, title: str = "", narrow: bool = False) -> list[Block]:
         """A picture where it was drawn."""
@@ -88,20 +92,20 @@ class Contents:
 
 
 def evidence_of(
-    material: Inputs, rows: Sequence[results.Row], split: str
+    material: Inputs, measured: results.Results, split: str
 ) -> tuple[list[tables.Group], evidence.Evidence]:
     """The groups of the main table, and the evidence for comparisons of its rows."""
     manifest, tested = material.manifest, material.significance.get(split)
     removed = manifest.report.remove_repetitions
     proof = evidence.Evidence.of(
-        tables.variant_rows(rows, manifest, removed),
+        measured.shown(split, removed),
         tested.pairs if tested else {},
         manifest.report.margin,
         (log.system.name for log in material.logs if evidence.cut_short(log.entries)),
         tested.sentences if tested else 0,
         manifest.metrics,
     )
-    return tables.groups(rows, manifest, removed, proof), proof
+    return tables.groups(measured, split, manifest, removed, proof), proof
 
 
 def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[Block]) -> Document:
@@ -130,10 +134,16 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
         about=[f"Experiment {experiment} on {manifest.dataset}, {source} to {target}", contents.record["created"][:10]],
         summary=[*lede, *([Points(tuple(points))] if points else [])],
         sections=[section for section in sections if section.blocks],
-        files={"json": "results.json", "md": "results.md", "csv": "table.csv", "pictures": "figures/"},
+        files={
+            "figures.csv": "figures.csv",
+            "rows.csv": "rows.csv",
+            "provenance.json": results.RECORD,
+            "results.md": "results.md",
+            "pictures": "figures/",
+        },
         palette=page.palette(manifest),
         languages=(manifest.source, manifest.target),
-        footer="Continuum. Every number of the tables is in results.json; pictures are in figures/.",
+        footer="Continuum. Every number of the tables is in figures.csv; pictures are in figures/.",
     )
 
 
@@ -142,7 +152,8 @@ def quality(contents: Contents) -> list[Block]:
     manifest, material, split, data = contents.manifest, contents.material, contents.split, contents.data
     measured = row_energies(material.analyses.values(), split)
     removal = captions.removal_caption(manifest, split, data, contents.notes)
-    removals = tables.removals(contents.rows, manifest, removal)
+    removals = tables.removals(contents.measured, split, manifest, removal)
+    shown = contents.measured.shown(split, manifest.report.remove_repetitions)
     tested = material.significance.get(split)
     chosen = page.chosen(material.choices, Caption(data, {"Bold": "The settings that were chosen.", **contents.notes}))
     carried_caption = Caption(data, contents.notes)
@@ -154,8 +165,8 @@ def quality(contents: Contents) -> list[Block]:
         tables.block(contents.table, manifest, main_caption(contents), numbered=True),
         *([Fold("What removing repetitions is worth", [removals])] if removals else []),
         *further_tables(contents),
-        *significance_page.control_tables(tested, contents.rows, manifest, data, contents.notes),
-        *grids.tables(manifest, measured, contents.table, contents.rows, data, contents.notes),
+        *significance_page.control_tables(tested, shown, manifest, data, contents.notes),
+        *grids.tables(manifest, measured, contents.table, data, contents.notes),
         *contents.picture(
             "quality_speed",
             Caption(
@@ -216,7 +227,7 @@ def main_caption(contents: Contents) -> Caption:
     measured = row_energies(material.analyses.values(), split)
     notes = {
         "Metrics": captions.scored_words(
-            material.corpus.normalisation, manifest.metrics, contents.record["signatures"]
+            material.corpus.normalisation, manifest.metrics, contents.measured.record["signatures"][split]
         ),
         "p": significance_page.compared_words(material.significance.get(split), comparisons, manifest),
         "As good": captions.rival_words(contents.table, contents.proof),
@@ -224,7 +235,7 @@ def main_caption(contents: Contents) -> Caption:
             filter(None, [conventions.published_words(manifest), tables.published_order(contents.table)])
         ),
         "Energy": energy_words(measured.scorer) if measured else "",
-        "Training": carried.training(material.systems, {row.system for row in contents.rows}),
+        "Training": carried.training(contents.measured.rows),
         **contents.notes,
     }
     without_row = tables.unmatched_expected(contents.table, manifest.report.expected)
@@ -246,18 +257,17 @@ def further_tables(contents: Contents) -> list[Block]:
     """A heading and a table for each test set after the main one."""
     blocks: list[Block] = []
     material = contents.material
-    for split, rows in contents.further:
+    for split in contents.measured.record["splits"][1:]:
         manifest = contents.manifest.on(split)
-        table = tables.groups(rows, manifest, manifest.report.remove_repetitions)
+        table = tables.groups(contents.measured, split, manifest, manifest.report.remove_repetitions)
         comparisons = sum(len(line.p_values) for group in table for line in group.lines)
         measured = row_energies(material.analyses.values(), split)
-        data = carried.data(manifest.dataset, material.sums, (row.seed for row in rows))
         warnings = [corpus.repeated_words(material.corpus, split), page.loss_words(material.corpus, split)]
-        line = " ".join(filter(None, [data, *warnings, captions.bold_words(manifest)]))
+        line = " ".join(filter(None, [contents.data, *warnings, captions.bold_words(manifest)]))
         notes = {
             "p": significance_page.compared_words(material.significance.get(split), comparisons, manifest),
             "Energy": energy_words(measured.scorer) if measured else "",
-            **carried.notes(material.systems, rows),
+            **contents.notes,
         }
         sentences = quality_on(material, split).get("sentences")
         caption = captions.main_caption(manifest, split, sentences, False, line, notes)
@@ -368,7 +378,10 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
         "seeds": seeds,
         "hardware": f"{hardware['processor']}, {hardware['cores']} cores, {hardware['system']}{timing}",
         "versions": versions,
-        **{f"signature of {name}": Cell(text, code=True) for name, text in record["signatures"].items()},
+        **{
+            f"signature of {name}": Cell(text, code=True)
+            for name, text in contents.measured.record["signatures"][contents.split].items()
+        },
         "round trip": page.round_trip_words(material.corpus),
     }
     return [[name, value] for name, value in values.items() if value]

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from workflow_src.evaluation.manifest import ShownDecode
+import pandas as pd
+
+from workflow_src.evaluation.manifest import Key, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.progress import still_improving
-from workflow_src.evaluation.report.results import Pairs, Row
+from workflow_src.evaluation.report.results import Pairs
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
 
@@ -39,12 +41,13 @@ def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
 class Evidence:
     """The evidence for comparisons of rows of a table.
 
-    `rows` are those of the table, every seed by itself; `pairs` the differences of rows from autoregressive ones;
-    `unfinished` the systems with a training that was cut short; `sentences` the size of the test set; `margin` the
-    points, as tables show them, that a row may lose and still be as good as another one.
+    `seeds` and `measured` are the seeds of each row of the table, and the names of its figures; `pairs` the differences
+    of rows from autoregressive ones; `unfinished` the systems with a training that was cut short; `sentences` the size
+    of the test set; `margin` the points, as tables show them, that a row may lose and still be as good as another one.
     """
 
-    rows: Mapping[tuple[str, str], Mapping[int, Row]]
+    seeds: Mapping[Key, Sequence[int]]
+    measured: Mapping[Key, Collection[str]]
     pairs: Pairs
     margin: float
     unfinished: frozenset[str]
@@ -54,31 +57,30 @@ class Evidence:
     @classmethod
     def of(
         cls,
-        rows: Iterable[Row],
+        figures: pd.DataFrame,
         pairs: Pairs,
         margin: float,
         unfinished: Iterable[str] = (),
         sentences: int = 0,
         metrics: Sequence[Metric] | None = None,
     ) -> Evidence:
-        """The evidence about `rows` of results.json, one of each system, name and seed, by those of `metrics` (the
-        default ones) that decide."""
-        by_key: dict[tuple[str, str], dict[int, Row]] = {}
-        for row in rows:
-            by_key.setdefault((row.system, row.name), {})[row.seed] = row
-        measured = default_metrics() if metrics is None else metrics
-        deciding = tuple(metric for metric in measured if metric.decides)
-        return cls(by_key, pairs, margin, frozenset(unfinished), sentences, deciding)
+        """The evidence about the rows of a table (`Results.shown`) by those of `metrics` (the default ones) that
+        decide."""
+        rows = figures.groupby(["system", "decode"])
+        seeds = {key: sorted(set(of_row)) for key, of_row in rows["seed"]}
+        measured = {key: set(of_row) for key, of_row in rows["figure"]}
+        deciding = tuple(metric for metric in (default_metrics() if metrics is None else metrics) if metric.decides)
+        return cls(seeds, measured, pairs, margin, frozenset(unfinished), sentences, deciding)
 
     @property
     def level(self) -> float:
         """The probability that an interval leaves out the true difference: by Bonferroni's correction for the rows of
         the table that are looked at beside one row, it is LEVEL for all of them together."""
-        return LEVEL / max(1, len(self.rows) - 1)
+        return LEVEL / max(1, len(self.seeds) - 1)
 
     def differences(self, line: Line, other: Line) -> list[Mapping[str, PairedDifference]] | None:
         """Differences of two lines by figure, one for each seed; None where a seed of `line` was not compared."""
-        by_seed = [self._of_seed(line, other, seed) for seed in self.rows[line.decode.key]]
+        by_seed = [self._of_seed(line, other, seed) for seed in self.seeds[line.decode.key]]
         compared = [differences for differences in by_seed if differences is not None]
         return compared if len(compared) == len(by_seed) else None
 
@@ -125,8 +127,7 @@ class Evidence:
 
     def _measured(self, line: Line) -> list[Metric]:
         """Metrics that decide and that the corpus has a figure of."""
-        rows = self.rows[line.decode.key].values()
-        return [metric for metric in self.metrics if any(row.figure(metric) is not None for row in rows)]
+        return [metric for metric in self.metrics if metric.name in self.measured[line.decode.key]]
 
     def why_inconclusive(self, line: Line) -> str | None:
         """Why nothing is concluded about a line: its figures or its training are too bad; None otherwise."""

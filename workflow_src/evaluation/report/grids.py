@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from workflow_src.config.plan.grids import GridCell, GridInfo
@@ -11,15 +10,13 @@ from workflow_src.evaluation.analyses.shown import decimal
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.conventions import removal_words, source_words
 from workflow_src.evaluation.report.document import Beside, Block, Caption, Heading, Table
-from workflow_src.evaluation.report.results import Row
-from workflow_src.evaluation.report.tables import Group, variant_rows
+from workflow_src.evaluation.report.tables import Group, Line
 
 
 def tables(
     manifest: Manifest,
     energies: RowEnergies | None,
     table: Sequence[Group],
-    rows: Sequence[Row],
     data: str = "",
     notes: Mapping[str, str] = {},
 ) -> list[Block]:
@@ -27,17 +24,16 @@ def tables(
     `data` and `notes`.
 
     A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
-    the system was measured there; else the main metric of the system's first line in `table`, over the seeds in `rows`
-    of results.json. The metric follows `report.expected_convention`.
+    the system was measured there; else the main metric of the system's first line in `table`. The metric follows
+    `report.expected_convention`.
     """
     counted = manifest.published
     at_lengths: dict[str, AtReferenceLengths] = {}
     for entry in energies.at_reference_lengths if energies else ():
         at_lengths.setdefault(entry.system, entry)
-    lines: dict[str, tuple[str, str]] = {}
+    lines: dict[str, Line] = {}
     for line in (line for group in table for line in group.lines):
-        lines.setdefault(line.system, (line.system, line.name))
-    chosen = variant_rows(rows, manifest, manifest.report.remove_repetitions)
+        lines.setdefault(line.system, line)
 
     def cell(grid_cell: GridCell | None) -> str:
         if grid_cell is None:
@@ -47,9 +43,9 @@ def tables(
             scorer_energies = energies.by_scorer(entry).get(energies.scorer_of(grid_cell))
             energy, bleu = scorer_energies.per_sentence if scorer_energies else None, entry.bleu.get(counted.name)
             return f"{decimal(energy)} ({decimal(bleu)})"
-        figures = [row.figure(counted) for row in chosen if (row.system, row.name) == lines.get(grid_cell.system)]
-        numbers = [figure for figure in figures if figure is not None]
-        return decimal(statistics.fmean(numbers) if numbers and len(numbers) == len(figures) else None)
+        first = lines.get(grid_cell.system)
+        mean = first.means.get(counted.name) if first else None
+        return decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
 
     captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
     return [

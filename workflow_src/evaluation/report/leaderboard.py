@@ -7,17 +7,17 @@ table of its report (`config.experiment.removal`).
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.report import results
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.results import Results, read_results, results_path
-from workflow_src.evaluation.report.tables import as_csv, settings_text
-from workflow_src.evaluation.report.trained import TrainedSystem
+from workflow_src.evaluation.report.results import KEY, Mean, Results, as_csv, means, read_results
 from workflow_src.registry import main_metric, project_metrics
 
 METRICS = tuple(metric for metric in project_metrics() if metric.leaderboard)
@@ -39,56 +39,53 @@ Row = Mapping[str, str]
 
 def rows_of(results: Results) -> list[dict[str, str]]:
     """The rows of an experiment's results, by COLUMNS, those of the main test set first; unknown values are empty."""
-    systems = {(system.system, system.seed): system for system in results.systems}
-    provenance = results.provenance
+    record, provenance = results.record, results.record["provenance"]
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
     # Figures of a program are comparable only under the same model, which its signature names.
     signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
-    experiment_cells = {
-        "experiment": results.experiment,
-        "corpus": results.dataset,
-        "source": results.source,
-        "target": results.target,
+    experiment = {
+        "experiment": record["experiment"],
+        "corpus": record["dataset"],
+        "source": record["source"],
+        "target": record["target"],
         "hardware": _hardware(provenance),
-        "commit": provenance.get("commit") or "",
+        "commit": provenance.get("commit"),
     }
-    sets = [(results.split, provenance.get("signatures") or {}, results.rows)]
-    sets += [(test_set.split, test_set.signatures, test_set.rows) for test_set in results.further]
     cells = []
-    for split, signatures, rows in sets:
+    for number, split in enumerate(record["splits"]):
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
-        test_set = f"{split}:{digest[:12]}" if digest else split
-        signature = "; ".join(signatures[title] for title in signed if title in signatures)
-        test_set_cells = experiment_cells | {"test_set": test_set, "signature": signature}
-        chosen = [row for row in rows if row.repetitions_removed == row.removal()]
-        cells += [_cells(test_set_cells | _figures(row, systems.get((row.system, row.seed)))) for row in chosen]
+        signatures = record["signatures"].get(split, {})
+        about = experiment | {
+            "test_set": f"{split}:{digest[:12]}" if digest else split,
+            "signature": "; ".join(signatures[title] for title in signed if title in signatures),
+        }
+        figures = means(results.shown(split), KEY)
+        for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):
+            of_row = figures.get(tuple(row[name] for name in KEY))
+            if of_row is not None:
+                # Speed is measured on the main test set.
+                timing = {} if number == 0 else dict.fromkeys(("threads", "batch"))
+                settings = {"settings": settings_text(json.loads(row["settings"])), "data": row["trained_on"]}
+                cells.append(_cells(row | about | settings | timing | _figures(of_row)))
     return cells
 
 
-def _figures(row: results.Row, system: TrainedSystem | None) -> dict[str, Any]:
-    scores: dict[str, str] = {}
+def _figures(means: Mapping[str, Mean]) -> dict[str, str]:
+    """Figures of a row by column."""
+    figures = {name: _fixed(means[name].value) for name in NUMBERS if name in means}
     for metric in METRICS:
-        low, high = row.interval(metric) or (None, None)
-        ends = {"": row.figure(metric), "_low": low, "_high": high}
-        scores |= {f"{metric.name}{end}": _fixed(value) for end, value in ends.items()}
-    copied = ("system", "family", "preset", "search", "engine", "seed", "threads", "batch")
-    return {
-        **{name: getattr(row, name) for name in copied},
-        "data": system.data if system else row.data,
-        "settings": settings_text(row.settings),
-        **scores,
-        "latency_ms": _fixed(row.latency_ms),
-        "sentences_per_second": _fixed(row.sentences_per_second),
-        **{name: getattr(system, name, None) for name in ("parameters", "updates", "target_tokens")},
-    }
+        mean = means.get(metric.name)
+        if mean and mean.low is not None and mean.high is not None:
+            figures |= {f"{metric.name}_low": _fixed(mean.low), f"{metric.name}_high": _fixed(mean.high)}
+    return figures
 
 
 def _cells(row: Mapping[str, Any]) -> dict[str, str]:
     return {name: "" if row.get(name) is None else str(row[name]) for name in COLUMNS}
 
 
-def _fixed(value: float | None) -> str:
-    return "" if value is None else f"{value:.{DIGITS}f}"
+def _fixed(value: float) -> str:
+    return f"{value:.{DIGITS}f}"
 
 
 def _hardware(provenance: Mapping[str, Any]) -> str:
@@ -100,14 +97,14 @@ def _hardware(provenance: Mapping[str, Any]) -> str:
 
 
 def read(path: str | Path) -> list[dict[str, str]]:
-    """Rows of an experiment (`results.results_path`), or of a leaderboard's CSV file.
+    """Rows of an experiment (`results.read_results`), or of a leaderboard's CSV file.
 
     Raises ArtifactError for anything else.
     """
     path = Path(path)
     if path.suffix == ".csv":
         return _read_csv(path)
-    return rows_of(read_results(results_path(path)))
+    return rows_of(read_results(path))
 
 
 def _read_csv(path: Path) -> list[dict[str, str]]:
@@ -154,4 +151,13 @@ def merge(row_lists: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    return as_csv(COLUMNS, rows)
+    return as_csv(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
+def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:
+    """Settings in a cell: `name=value` separated by blanks, without null values."""
+    return " ".join(
+        f"{name}={f'{value:g}' if isinstance(value, float) else value}"
+        for name, value in settings.items()
+        if value is not None
+    )

@@ -1,21 +1,27 @@
-"""The schema of `results.json`, its rows from measurements, and its checks."""
+"""The results of an experiment as two tables, which every table of a report and every comparison reads.
+
+`rows.csv` describes each row: a system, a decode and a seed. `figures.csv` has one figure of one row in a line, so that
+a new metric is a new value of a column. `provenance.json` says what both are made from.
+"""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-import functools
-from collections.abc import Iterable, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import pydantic
-from pydantic import Field, SerializeAsAny, model_validator
+import numpy as np
+import pandas as pd
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.evaluation.analyses.energy import RowEnergies
-from workflow_src.evaluation.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.manifest import Key, Manifest, ShownDecode
 from workflow_src.evaluation.manifest import Row as ManifestRow
 from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
@@ -23,152 +29,53 @@ from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
-from workflow_src.records.atomic import read_json, write_json
-from workflow_src.records.checked import Strict, check_format, checked
-from workflow_src.registry import controls, default_metrics, main_metric, metrics
-from workflow_src.spec import Metric, config_error
+from workflow_src.records.atomic import atomic, read_json, write_json
+from workflow_src.records.checked import check_format
+from workflow_src.registry import controls, main_metric, metrics
+from workflow_src.spec import Metric
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
 AGAIN = "make the report again"
 AGAIN_COMPARED = "compare the rows again"
-RESULTS = "results.json"
-FORMAT = 4
-
-
-class Row(Strict):
-    """One system, seed, search and variant. Values that do not apply are null.
-
-    `row_type` adds the figure of each metric as NAME, and for a metric with uncertainty `NAME_ci` and, unless it is the
-    main metric, `NAME_p_value`.
-    """
-
-    system: str = Field(min_length=1)
-    family: str = Field(min_length=1)
-    autoregressive: bool = Field(description="whether the family is autoregressive")
-    means_repetitions: bool = Field(description="whether equal neighbours in outputs are meant")
-    preset: str = Field(min_length=1)
-    data: Literal["raw", "distilled", "monolingual", "mixed", "none"] = Field(
-        description="none: the model was made elsewhere"
-    )
-    seed: int
-    name: str = Field(description="name of the decode; distinguishes rows that differ in other settings")
-    chosen: dict[str, float | str] | None = Field(None, description="settings chosen on dev")
-    search: str = Field(min_length=1)
-    title: str = Field(description="title of the search")
-    settings: dict[str, bool | int | float | str | None] = Field(description="all settings of the search")
-    series: str | None = Field(None, description="the setting that curves of the search run over")
-    value: float | None = Field(None, description="value of the series")
-    engine: str = Field(min_length=1)
-    mean_steps: Annotated[float, Field(ge=0)] | None = Field(None, description="where sentences may stop earlier")
-    candidates: Annotated[int, Field(ge=1)] | None
-    repetitions_removed: Removal
-    p_value: Share | None = Field(description="for the difference from the baseline in the main metric")
-    control_difference: float | None = Field(
-        None, description="in the main metric from the control row, which differs in the refining search alone"
-    )
-    control_p_value: Share | None = Field(None, description="for the difference from the control row")
-    energy_per_sentence: float | None = Field(None, description="-log p(y|x) in nats, where an analysis measured it")
-    energy_per_token: float | None = Field(None, description="in nats, end symbols counted")
-    latency_ms: Positive | None
-    latency_std: Annotated[float, Field(ge=0)] | None = Field(description="standard deviation over sentences")
-    latency_rounds: tuple[Positive, ...] | None = Field(description="the median over sentences of each round")
-    disturbed_rounds: tuple[int, ...] | None = Field(
-        None, description="numbers of those rounds, from 1, that other load disturbed"
-    )
-    sentences_per_second: Positive | None
-    speedup: Positive | None
-    device: str | None
-    threads: Annotated[int, Field(ge=1)] | None
-    batch: Annotated[int, Field(ge=1)] | None
-
-    def removal(self, removed: Removal | None = None) -> Removal:
-        """The repetitions that are removed in tables with the setting `removed`, see `config.experiment.removal`."""
-        return removal(self.autoregressive, self.means_repetitions, removed)
-
-    def figure(self, metric: Metric) -> float | None:
-        """The figure of a metric; None where it was not measured."""
-        value: float | None = getattr(self, metric.name, None)
-        return value
-
-    @property
-    def quality(self) -> float:
-        """The figure of the main metric."""
-        value: float = getattr(self, main_metric().name)
-        return value
-
-    def interval(self, metric: Metric) -> tuple[float, float] | None:
-        """The interval of a metric's figure; None where it has none."""
-        value: tuple[float, float] | None = getattr(self, f"{metric.name}_ci", None)
-        return value
-
-    def p_of(self, metric: Metric) -> float | None:
-        """The p-value of the difference from the baseline in a metric; None where it was not tested."""
-        value: float | None = getattr(self, p_key(metric), None)
-        return value
-
-    @model_validator(mode="after")
-    def _intervals_rise(self):
-        for name in type(self).model_fields:
-            value = getattr(self, name)
-            if name.endswith("_ci") and value and value[0] > value[1]:
-                raise ConfigError(name, list(value), allowed="[low, high] with low not above high")
-        return self
-
-
-def p_key(metric: Metric) -> str:
-    """The key of the p-value of a metric's difference from the baseline."""
-    return "p_value" if metric == main_metric() else f"{metric.name}_p_value"
-
-
-def score_keys(measured: Iterable[Metric]) -> dict[str, Any]:
-    """Keys of figures of metrics and of their intervals in a row, with their types and defaults."""
-    keys: dict[str, Any] = {}
-    for metric in measured:
-        low, high = metric.bounds
-        within = Annotated[float, Field(ge=low, le=high)]
-        keys[metric.name] = (within, ...) if metric == main_metric() else (within | None, None)
-        if metric.uncertainty:
-            keys[f"{metric.name}_ci"] = (tuple[within, within] | None, None)
-            if metric != main_metric():
-                keys[p_key(metric)] = (Share | None, None)
-    return keys
-
-
-@functools.cache
-def row_type(measured: tuple[Metric, ...]) -> type[Row]:
-    """A class of rows with figures of metrics."""
-    return pydantic.create_model("ScoredRow", __base__=Row, **score_keys(measured))
-
-
-TIMED = ("latency_ms", "latency_std", "latency_rounds", "sentences_per_second", "speedup", "batch")
-
-
-class TestSetResults(Strict):
-    """Rows of a test set other than the main one, without speed."""
-
-    split: str = Field(min_length=1)
-    signatures: dict[str, str] = Field(description="of metrics, by their titles")
-    rows: tuple[SerializeAsAny[Row], ...]
-
-
-class Results(Strict):
-    """The content of results.json. `results_type` adds the figures of metrics to its rows."""
-
-    rows: tuple[SerializeAsAny[Row], ...]
-    metrics: tuple[str, ...] | None = Field(None, description="metrics of figures in rows; null: the default ones")
-    further: tuple[SerializeAsAny[TestSetResults], ...] = Field((), description="rows of further test sets")
-
-    format: int
-    experiment: str = Field(min_length=1)
-    dataset: str = Field(min_length=1)
-    source: str = Field(min_length=1, description="code of the language")
-    target: str = Field(min_length=1, description="code of the language")
-    split: str = Field(min_length=1, description="split of the rows")
-    reference: tuple[str, str] | None = Field(description="system and name of the row that others are compared with")
-    systems: tuple[TrainedSystem, ...] = Field(description="one for each system and seed")
-    provenance: dict[str, Any]
-
+# Written after the tables.
+RECORD = "provenance.json"
+FORMAT = 5
+TEXT, COUNT, NUMBER = "str", "Int64", "float64"
+# Unknown values by type, and how cells are read.
+ABSENT = {TEXT: "", COUNT: pd.NA, NUMBER: math.nan}
+CELLS: dict[str, Callable[[str], Any]] = {TEXT: str, COUNT: int, NUMBER: float}
+CELLS["bool"] = {"True": True, "False": False}.__getitem__
+# Types of the columns by file.
+COLUMNS: dict[str, dict[str, str]] = {
+    # An empty variant is that of figures which do not depend on repetitions. `p` is that of the difference from the row
+    # `against`, and `n` the number of sentences.
+    "figures.csv": {
+        **dict.fromkeys(("split", "system", "decode"), TEXT),
+        "seed": COUNT,
+        **dict.fromkeys(("variant", "figure"), TEXT),
+        **dict.fromkeys(("value", "low", "high", "p"), NUMBER),
+        "against": TEXT,
+        "n": COUNT,
+    },
+    # `trained_on` are training texts with their weights, `label` the search and its settings in words; settings, the
+    # ones that dev chose and the rounds of timing are JSON.
+    "rows.csv": {
+        **dict.fromkeys(("system", "decode"), TEXT),
+        "seed": COUNT,
+        "family": TEXT,
+        **dict.fromkeys(("autoregressive", "means_repetitions"), "bool"),
+        **dict.fromkeys(("preset", "data", "trained_on", "search", "label", "settings", "chosen", "engine"), TEXT),
+        **dict.fromkeys(("parameters", "updates", "target_tokens"), COUNT),
+        "minutes": NUMBER,
+        "device": TEXT,
+        **dict.fromkeys(("threads", "batch"), COUNT),
+        **dict.fromkeys(("latency_rounds", "disturbed_rounds"), TEXT),
+    },
+}
+KEY = ["system", "decode", "seed"]
+# The difference from the control row, which differs in the refining search alone, in the main metric.
+FROM_CONTROL = "from_control"
+TIMES = ("latency_ms", "latency_std", "sentences_per_second", "speedup")
+ENERGIES = {"energy_per_sentence": "per_sentence", "energy_per_token": "per_token"}
 
 RowKey = tuple[str, str, int]
 # Differences by metric, of a row (system, name, seed) from an autoregressive one.
@@ -221,7 +128,7 @@ def read_significance(path: str | Path) -> Significance:
     def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
         return {(row["system"], row["name"], row["seed"]): row for row in rows}
 
-    networks = [row for name in controls() for row in content.get(f"against_{name}", [])]
+    networks = [row | {"control": row[name]} for name in controls() for row in content.get(f"against_{name}", [])]
     pairs = {
         ((row["system"], row["name"], row["seed"]), (rival["system"], rival["name"], row["seed"])): {
             figure: PairedDifference(**value) for figure, value in rival.items() if figure not in ("system", "name")
@@ -243,57 +150,180 @@ def metrics_by_name(names: Iterable[str]) -> tuple[Metric, ...]:
     return tuple(declared.get(name) or Metric(name=name, title=name) for name in names)
 
 
-@functools.cache
-def results_type(measured: tuple[Metric, ...]) -> type[Results]:
-    """A class of results whose rows have figures of metrics."""
-    rows = rows_field(measured)
-    test_set_type: Any = pydantic.create_model("ScoredTestSetResults", __base__=TestSetResults, rows=rows)
-    return pydantic.create_model("ScoredResults", __base__=Results, rows=rows, further=(tuple[test_set_type, ...], ()))
+@dataclasses.dataclass(frozen=True)
+class Mean:
+    """A figure of a row: the mean over the `seeds` that have it, and its deviation (n - 1; None for one seed).
+
+    `low`, `high` and `p` are those of one seed; None where there are several, or the figure has none.
+    """
+
+    value: float
+    deviation: float | None = None
+    seeds: int = 1
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+    def text(self, digits: int, seeds: int, factor: float = 1.0) -> str:
+        """The mean ± deviation, and how many of a number of seeds have it, unless all do."""
+        spread = "" if self.deviation is None else f" ± {factor * self.deviation:.{digits}f}"
+        fewer = f" ({self.seeds} of {seeds} seeds)" if self.seeds < seeds else ""
+        return f"{factor * self.value:.{digits}f}{spread}{fewer}"
 
 
-def rows_field(measured: tuple[Metric, ...]) -> Any:
-    """A field of rows with figures of metrics, for `pydantic.create_model`."""
-    kind: Any = row_type(measured)
-    return tuple[kind, ...], ...
+def means(figures: pd.DataFrame, by: Sequence[str] = ("system", "decode")) -> dict[tuple, dict[str, Mean]]:
+    """Means over seeds of lines of `figures.csv`, by the columns `by` and the name of the figure, in their order."""
+    groups = figures.groupby([*by, "figure"], sort=False)
+    columns = groups.agg(
+        value=("value", "mean"),
+        deviation=("value", "std"),
+        seeds=("value", "count"),
+        **{name: (name, "first") for name in ("low", "high", "p")},
+    )
+    table: dict[tuple, dict[str, Mean]] = {}
+    for (*key, figure), value, deviation, seeds, low, high, p in columns.itertuples(name=None):
+        of_one = (None if seeds > 1 else _known(end) for end in (low, high, p))
+        table.setdefault(tuple(key), {})[figure] = Mean(value, _known(deviation), seeds, *of_one)
+    return table
 
 
-def validate(content: Any, where: str) -> Results:
-    """`content` as checked Results. Raises ArtifactError that names the first wrong key and its value."""
-    check_format(content, FORMAT, where, AGAIN)
-    names = content.get("metrics")
-    are_names = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else value
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """Tables with the columns of COLUMNS, and the content of provenance.json.
+
+    That has the `format`, `experiment`, `dataset`, `source` and `target` language, `splits` (those with figures of test
+    sets, the one of the tables first), `metrics` (names, the main one first), the `reference` row that others are
+    compared with (system and decode, or None), `signatures` of metrics by split and title, and the `provenance`.
+    """
+
+    rows: pd.DataFrame
+    figures: pd.DataFrame
+    record: Mapping[str, Any]
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return metrics_by_name(self.record["metrics"])
+
+    @property
+    def reference(self) -> Key | None:
+        system, decode = self.record["reference"] or (None, None)
+        return (system, decode) if system is not None and decode is not None else None
+
+    def shown(self, split: str, removed: Removal | None = None) -> pd.DataFrame:
+        """Lines of `figures` on a split, of the variant of each row that tables with the setting `removed` show
+        (`config.experiment.removal`), with the columns of its row."""
+        shown = self.figures[self.figures["split"] == split].merge(self.rows, on=KEY)
+        variants = [
+            removal(autoregressive, means_repetitions, removed)
+            for autoregressive, means_repetitions in zip(
+                shown["autoregressive"], shown["means_repetitions"], strict=True
+            )
+        ]
+        kept = (shown["variant"] == "") | (shown["variant"] == pd.Series(variants, index=shown.index, dtype=TEXT))
+        return shown[kept]
+
+    def write(self, folder: Path) -> None:
+        """Check the tables, then write them and the record, which comes last. Raises ArtifactError."""
+        self.check(folder)
+        for name, table in self.tables():
+            with atomic(folder / name) as file:
+                file.write(as_csv(table))
+        write_json(folder / RECORD, self.record)
+
+    def tables(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """The tables by the names of their files."""
+        yield "figures.csv", self.figures
+        yield "rows.csv", self.rows
+
+    def check(self, folder: Path) -> None:
+        """Raises ArtifactError for a figure that cannot be one, or that belongs to no row."""
+        path, figures = folder / "figures.csv", self.figures
+        bounds = {metric.name: metric.bounds for metric in self.metrics}
+        low, high = (figures["figure"].map({name: ends[end] for name, ends in bounds.items()}) for end in (0, 1))
+        outside = (figures["value"] < low.astype(NUMBER)) | (figures["value"] > high.astype(NUMBER))
+        known = pd.MultiIndex.from_frame(self.rows[KEY])
+        for wrong, problem in (
+            (~np.isfinite(figures["value"]), "has no number as value"),
+            (figures["figure"].isin(TIMES[:1]) & (figures["value"] <= 0), "has a time that is not above 0"),
+            (outside, "has a figure outside of the bounds of its metric"),
+            (figures["low"] > figures["high"], "has low above high"),
+            ((figures["p"] < 0) | (figures["p"] > 1), "has a p-value that is not between 0 and 1"),
+            (~pd.MultiIndex.from_frame(figures[KEY]).isin(known), "has a figure of a row that rows.csv lacks"),
+            (figures.duplicated(["split", *KEY, "variant", "figure"]), "has a figure twice"),
+        ):
+            if np.any(wrong):
+                number = int(np.argmax(np.asarray(wrong)))
+                line = ", ".join(str(value) for value in figures.iloc[number] if not pd.isna(value) and value != "")
+                raise ArtifactError(path, f"{problem} ({line})", AGAIN, line=number + 2)
+        if self.rows.duplicated(KEY).any():
+            raise ArtifactError(folder / "rows.csv", "has a row twice", AGAIN)
+
+
+def as_csv(table: pd.DataFrame) -> str:
+    """A table as the text of a CSV file with a line of headings; unknown values are empty."""
+    text: str = table.to_csv(index=False, lineterminator="\n")
+    return text
+
+
+def as_table(entries: Iterable[Mapping[str, Any]], name: str) -> pd.DataFrame:
+    """Entries as the table of a file; absent text is empty, and absent numbers are unknown."""
+    listed = list(entries)
+    columns = {}
+    for column, kind in COLUMNS[name].items():
+        cells = [ABSENT.get(kind) if entry.get(column) is None else entry[column] for entry in listed]
+        columns[column] = pd.Series(cells, dtype=kind)
+    return pd.DataFrame(columns)
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    """A table from its file. Raises ArtifactError where it is missing or damaged, or has other columns."""
+    types = COLUMNS[path.name]
+    entries = []
     try:
-        measured = metrics_by_name(names) if are_names else default_metrics()
-    except pydantic.ValidationError as failure:
-        reason = str(config_error(failure, None, "metrics", "metrics")).removesuffix(".")
-        raise ArtifactError(where, f"cannot be used ({reason})", AGAIN) from None
-    return checked(results_type(measured), content, where, AGAIN)
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            heads = list(reader.fieldnames or ())
+            if heads != list(types):
+                differing = sorted({*heads} ^ {*types}) or ["their order"]
+                raise ArtifactError(path, f"has other columns than {path.name} has ({', '.join(differing)})", AGAIN)
+            for line in reader:
+                if None in line or None in line.values():
+                    raise ArtifactError(path, f"has not {len(heads)} cells", AGAIN, line=reader.line_num)
+                entry = {}
+                for column, text in line.items():
+                    try:
+                        entry[column] = CELLS[types[column]](text) if text else None
+                    except (ValueError, KeyError):
+                        problem = f"has {short_repr(text)} as {column}"
+                        raise ArtifactError(path, problem, AGAIN, line=reader.line_num) from None
+                entries.append(entry)
+    except (OSError, UnicodeDecodeError, csv.Error) as failure:
+        raise ArtifactError(path, f"cannot be read as a table: {failure}", AGAIN) from failure
+    return as_table(entries, path.name)
 
 
-def write_results(path: str | Path, content: dict[str, Any]) -> Results:
-    """Check `content` against the schema, then write it as JSON. Nothing is written when a check fails."""
-    results = validate(content, str(path))
-    absent = {name for name in ("metrics", "further") if not getattr(results, name)}
-    write_json(path, results.model_dump(mode="json", exclude=absent))
-    return results
+def read_results(named: str | Path) -> Results:
+    """The results of an experiment, from its name, its folder, its report's folder, or the path of a file there.
 
-
-def read_results(path: str | Path) -> Results:
-    """Results from a file, checked. Raises ArtifactError when it is missing, damaged or breaks the schema."""
-    return validate(read_json(path), str(path))
-
-
-def results_path(named: str | Path) -> Path:
-    """The results.json of an experiment, from its name, its folder, its report's folder, or the file's path.
-
-    Raises ArtifactError where there is none.
+    Raises ArtifactError where there are none, and where they are damaged.
     """
     path = Path(named)
-    places = [path / RESULTS, path / "report" / RESULTS, Path("results", path, "report", RESULTS)]
-    files = [place for place in ([path] if path.suffix == ".json" else places) if place.is_file()]
-    if not files:
-        raise ArtifactError(named, "has no results", f"name a finished experiment, its folder, or a {RESULTS}")
-    return files[0]
+    folders = [path.parent] if path.is_file() else [path, path / "report", Path("results", path, "report")]
+    folder = next((folder for folder in folders if (folder / RECORD).is_file()), None)
+    if folder is None:
+        raise ArtifactError(named, "has no results", f"name a finished experiment, or its folder with {RECORD}")
+    record = read_json(folder / RECORD)
+    check_format(record, FORMAT, str(folder / RECORD), AGAIN)
+    keys = {"experiment", "dataset", "source", "target", "splits", "metrics", "reference", "signatures", "provenance"}
+    if lacking := sorted(keys - record.keys()):
+        raise ArtifactError(folder / RECORD, f"lacks {', '.join(lacking)}", AGAIN)
+    results = Results(read_table(folder / "rows.csv"), read_table(folder / "figures.csv"), record)
+    results.check(folder)
+    return results
 
 
 def table_split(manifest: Manifest) -> str:
@@ -301,99 +331,124 @@ def table_split(manifest: Manifest) -> str:
     return manifest.test_sets[0] if any(row.split == manifest.test_sets[0] for row in manifest.rows) else "dev"
 
 
-def build_rows(
+def build(
     manifest: Manifest,
     qualities: Mapping[str, dict[str, Any]],
-    speed: Speed | None,
-    split: str,
-    significance: Significance | None = None,
-    where: str = "results.json",
-    energies: RowEnergies | None = None,
-) -> tuple[Row, ...]:
-    """Schema rows, in the experiment's order.
+    systems: Iterable[TrainedSystem] = (),
+    speed: Speed | None = None,
+    tested: Mapping[str, Significance] = {},
+    energies: Callable[[str], RowEnergies | None] = lambda _: None,
+    record: Mapping[str, Any] = {},
+) -> Results:
+    """The results of an experiment, in its order.
 
-    `qualities` maps quality files to their contents. There is one row of an autoregressive decode, with repetitions,
-    and one for each of REMOVALS of others. Speed is measured once for a system and decode, and is in the rows of all
-    seeds; p-values are those of a test set, against the row's baseline and control. `energies` are those of one split
-    and of one variant of a row. Raises ArtifactError, which names `where`, for a figure that breaks the schema.
+    `qualities` maps quality files to their contents, `tested` test sets to comparisons of rows, `energies` splits to
+    energies of rows. Speed is measured once for a system and decode on the split of the tables, and is in the figures
+    of all seeds.
     """
-    tested = significance if split in manifest.test_sets else None
+    trained = {(system.system, system.seed): system for system in systems}
     times = {row.key: row for row in speed.rows} if speed else {}
-    measured = _energies(energies, split)
-    rows = []
-    for entry in manifest.rows:
-        if entry.split != split:
-            continue
-        decode = manifest.decode(*entry.key)
-        timed = times.get(entry.key)
-        common = _described(entry, decode, qualities[entry.quality]) | {
-            "device": speed.protocol.device if speed and timed else None,
-            "threads": speed.protocol.threads if speed and timed else None,
-            "disturbed_rounds": speed.protocol.disturbed if speed and timed else None,
-            **{key: getattr(timed, key) if timed else None for key in TIMED},
-        }
-        for removed in ("none",) if decode.system.family.autoregressive else REMOVALS:
-            variant = VARIANTS[removed]
-            scored = qualities[entry.quality][variant]
-            compared = _compared(tested, (*entry.key, entry.seed), variant, manifest.metrics)
-            scores = {key: scored.get(key) for key in score_keys(manifest.metrics)}
-            scores |= measured.get((*entry.key, entry.seed, removed), {})
-            rows.append(common | scores | compared | {"repetitions_removed": removed})
-    some_rows = pydantic.create_model("Rows", rows=rows_field(manifest.metrics))
-    content: Any = checked(some_rows, {"rows": rows}, where, AGAIN)
-    return tuple(content.rows)
-
-
-def _energies(energies: RowEnergies | None, split: str) -> dict[tuple[str, str, int, str], dict[str, float | None]]:
-    """Energies of rows, by system, name, seed and removal; empty for another split."""
-    rows = energies.rows if energies and energies.split == split else ()
-    return {
-        (row.system, row.name, row.seed, row.repetitions_removed): {
-            "energy_per_sentence": row.per_sentence,
-            "energy_per_token": row.per_token,
-        }
-        for row in rows
+    rows: dict[RowKey, dict[str, Any]] = {}
+    figures: list[dict[str, Any]] = []
+    split, by_split = table_split(manifest), {row.split: energies(row.split) for row in manifest.rows}
+    for row in manifest.rows:
+        key, quality = (*row.key, row.seed), qualities[row.quality]
+        rows.setdefault(key, _described(row, manifest, trained.get((row.system, row.seed)), speed))
+        for entry in (
+            *_scores(row, manifest, quality, tested.get(row.split)),
+            *_energies(key, by_split[row.split]),
+            *(_times(times[row.key], speed) if speed and row.key in times and row.split == split else ()),
+        ):
+            figures.append({"split": row.split, **dict(zip(KEY, key, strict=True)), **entry})
+    content = {
+        "format": FORMAT,
+        "experiment": manifest.plan.experiment,
+        "dataset": manifest.dataset,
+        "source": manifest.source,
+        "target": manifest.target,
+        "splits": [split, *(manifest.test_sets[1:] if split != "dev" else ())],
+        "metrics": [metric.name for metric in manifest.metrics],
+        "reference": manifest.reference and list(manifest.reference.key),
+        **record,
     }
+    return Results(as_table(rows.values(), "rows.csv"), as_table(figures, "figures.csv"), content)
 
 
-def _described(row: ManifestRow, decode: ShownDecode, quality: dict[str, Any]) -> dict[str, Any]:
-    """Entries that describe a row, without its figures."""
+def _described(
+    row: ManifestRow, manifest: Manifest, trained: TrainedSystem | None, speed: Speed | None
+) -> dict[str, Any]:
+    """What identifies a row, and how it was trained and timed."""
+    decode = manifest.decode(*row.key)
     system, search = decode.system, decode.search
-    return {
-        "name": row.name,
-        "system": system.name,
+    kind = texts.kind_of(system.learnt_data)
+    description = {
+        **dict(zip(KEY, (*row.key, row.seed), strict=True)),
         "family": system.family.name,
         "autoregressive": system.family.autoregressive,
         "means_repetitions": decode.means_repetitions,
         "preset": system.preset,
-        "data": texts.kind_of(system.learnt_data),
-        "seed": row.seed,
-        "chosen": row.picked,
+        "data": kind,
+        "trained_on": trained.data if trained else kind,
         "search": search.name,
-        "title": search.title,
-        "series": search.series,
-        "value": decode.value,
+        "label": search.row_label(row.settings),
+        "settings": json.dumps(row.settings.model_dump(mode="json"), ensure_ascii=False),
+        "chosen": json.dumps(row.picked, ensure_ascii=False) if row.picked else None,
         "engine": decode.engine.key,
-        "mean_steps": quality.get("mean_steps") if search.counts or search.settings.named("stop") else None,
-        # Seeds may have chosen different numbers on dev.
-        "candidates": None if decode.candidates is None else search.width(row.settings),
-        "settings": row.settings.model_dump(mode="json"),
+        **{name: getattr(trained, name, None) for name in ("parameters", "updates", "target_tokens", "minutes")},
     }
+    timed = next((timed for timed in speed.rows if timed.key == row.key), None) if speed else None
+    if speed and timed:
+        description |= {"device": speed.protocol.device, "threads": speed.protocol.threads, "batch": timed.batch}
+        rounds = {"latency_rounds": timed.latency_rounds, "disturbed_rounds": speed.protocol.disturbed}
+        description |= {name: json.dumps(values) for name, values in rounds.items()}
+    return description
 
 
-def _compared(
-    significance: Significance | None, key: RowKey, variant: str, measured: Sequence[Metric]
-) -> dict[str, float | None]:
-    """A row's p-values against its baseline, and its difference from its control with its p-value."""
-    main, other_metrics = measured[0], [metric for metric in measured[1:] if metric.uncertainty]
-    if significance is None:
-        keys = [*(p_key(metric) for metric in (main, *other_metrics)), "control_difference", "control_p_value"]
-        untested: dict[str, float | None] = dict.fromkeys(keys)
-        return untested
-    baseline, control = significance.rows.get(key, {}), significance.controls.get(key, {})
-    by_metric = {m: baseline.get("metrics", {}).get(m.name, {}) for m in other_metrics} | {main: baseline}
-    return {
-        **{p_key(metric): tested.get("p_value", {}).get(variant) for metric, tested in by_metric.items()},
-        "control_difference": control.get("difference", {}).get(variant),
-        "control_p_value": control.get("p_value", {}).get(variant),
-    }
+def _scores(
+    row: ManifestRow, manifest: Manifest, quality: Mapping[str, Any], tested: Significance | None
+) -> Iterator[dict[str, Any]]:
+    """Figures by metric and removal of repetitions; of an autoregressive decode there is one variant."""
+    decode, key, n = manifest.decode(*row.key), (*row.key, row.seed), quality.get("sentences")
+    compared = tested.rows.get(key, {}) if tested else {}
+    control = tested.controls.get(key, {}) if tested else {}
+    if quality.get("mean_steps") is not None and (decode.search.counts or decode.search.settings.named("stop")):
+        yield {"figure": "mean_steps", "value": quality["mean_steps"], "n": n}
+    for removed in ("none",) if decode.system.family.autoregressive else REMOVALS:
+        variant, common = VARIANTS[removed], {"variant": removed, "n": n}
+        for metric in manifest.metrics:
+            value, interval = quality[variant].get(metric.name), quality[variant].get(f"{metric.name}_ci")
+            if value is None:
+                continue
+            entry = common | {"figure": metric.name, "value": value}
+            if interval and metric.uncertainty:
+                entry |= dict(zip(("low", "high"), interval, strict=True))
+            of_metric = compared if metric is manifest.main else compared.get("metrics", {}).get(metric.name, {})
+            if metric.uncertainty and of_metric.get("p_value", {}).get(variant) is not None:
+                entry |= {"p": of_metric["p_value"][variant], "against": "/".join(compared["baseline"])}
+            yield entry
+        if control:
+            yield common | {
+                "figure": FROM_CONTROL,
+                "value": control["difference"][variant],
+                "p": control["p_value"][variant],
+                "against": "/".join(control["control"]),
+            }
+
+
+def _energies(key: RowKey, energies: RowEnergies | None) -> Iterator[dict[str, Any]]:
+    for row in energies.rows if energies else ():
+        if (row.system, row.name, row.seed) == key:
+            for figure, name in ENERGIES.items():
+                if getattr(row, name) is not None:
+                    variant = {"variant": row.repetitions_removed, "n": row.sentences}
+                    yield variant | {"figure": figure, "value": getattr(row, name)}
+
+
+def _times(timed: Any, speed: Speed) -> Iterator[dict[str, Any]]:
+    reference = speed.protocol.baseline
+    for figure in TIMES:
+        if getattr(timed, figure) is not None:
+            entry = {"figure": figure, "value": getattr(timed, figure), "n": speed.protocol.sentences}
+            yield entry | (
+                {"against": f"{reference.system}/{reference.name}"} if figure == "speedup" and reference else {}
+            )

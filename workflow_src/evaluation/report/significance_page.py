@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.conventions import removal_words
 from workflow_src.evaluation.report.document import Block, Caption, Heading, Table
 from workflow_src.evaluation.report.markdown import signed
-from workflow_src.evaluation.report.results import Row, Significance
-from workflow_src.evaluation.report.tables import p_digits, row_words, variant_rows
+from workflow_src.evaluation.report.results import FROM_CONTROL, KEY, Mean, Significance, means
+from workflow_src.evaluation.report.tables import p_digits, row_words
 from workflow_src.spec import Metric
 
 
@@ -59,21 +61,20 @@ def _starts(manifest: Manifest) -> list[str]:
 
 def control_tables(
     significance: Significance | None,
-    rows: Sequence[Row],
+    figures: pd.DataFrame,
     manifest: Manifest,
     data: str = "",
     notes: Mapping[str, str] = {},
 ) -> list[Block]:
     """A heading and a table of networks for each control.
 
-    All captions have `data` and `notes`. `rows` are those of results.json; tables have the variants of the main table,
-    each seed by itself.
+    All captions have `data` and `notes`. `figures` are those of the main table (`Results.shown`), each seed by itself.
     """
-    tested: dict[str, list[tuple[Row, ShownDecode]]] = {}
-    for row in variant_rows(rows, manifest, manifest.report.remove_repetitions):
-        decode = manifest.decode(row.system, row.name)
-        if row.control_p_value is not None and decode.control and not decode.system.family.autoregressive:
-            tested.setdefault(decode.control, []).append((row, decode))
+    tested: dict[str, list[tuple[ShownDecode, int, dict[str, Mean]]]] = {}
+    for (system, name, seed), by_figure in means(figures, KEY).items():
+        decode = manifest.decode(system, name)
+        if FROM_CONTROL in by_figure and decode.control and not decode.system.family.autoregressive:
+            tested.setdefault(decode.control, []).append((decode, seed, by_figure))
     if not significance:
         return []
     return [
@@ -87,19 +88,25 @@ def _control_table(
     significance: Significance,
     manifest: Manifest,
     name: str,
-    tested: list[tuple[Row, ShownDecode]],
+    tested: list[tuple[ShownDecode, int, dict[str, Mean]]],
     data: str,
     notes: Mapping[str, str],
 ) -> list[Block]:
     main, removed, control = manifest.main, manifest.report.remove_repetitions, manifest.title(name)
-    several = len({row.seed for row, _ in tested}) > 1
-    cells = [
-        [f"{row.system}: {decode.label(row.mean_steps)}"]
-        + ([str(row.seed)] if several else [])
-        + [f"{row.quality:.1f}", signed(row.control_difference or 0.0), p_digits(row.control_p_value or 0.0)]
-        for row, decode in tested
-    ]
-    means_repetitions = {decode.means_repetitions for _, decode in tested}
+    several = len({seed for _, seed, _ in tested}) > 1
+    cells = []
+    for decode, seed, by_figure in tested:
+        steps, difference = by_figure.get("mean_steps"), by_figure[FROM_CONTROL]
+        cells.append(
+            [
+                f"{decode.system.name}: {decode.label(steps.value if steps else None)}",
+                *([str(seed)] if several else []),
+                f"{by_figure[main.name].value:.1f}",
+                signed(difference.value),
+                "–" if difference.p is None else p_digits(difference.p),
+            ]
+        )
+    means_repetitions = {decode.means_repetitions for decode, _, _ in tested}
     caption = Caption(
         f"Trained networks against {control}, which needs none. {data}".strip(),
         {

@@ -1,14 +1,14 @@
-"""The main table: rows grouped by system, averaged over seeds; as a block of a document, and as CSV."""
+"""The main table: rows grouped by system, averaged over seeds, as a block of a document."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
+import functools
 import itertools
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
@@ -18,39 +18,50 @@ from workflow_src.evaluation.report.document import Caption, Cell, GroupRow, Tab
 from workflow_src.evaluation.report.document import Row as TableRow
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import signed
-from workflow_src.evaluation.report.results import Row
-from workflow_src.registry import conventions
+from workflow_src.evaluation.report.results import ENERGIES, FROM_CONTROL, TIMES, Mean, Results, means
 from workflow_src.spec import Metric
 
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 
-ENERGIES = ("energy_per_sentence", "energy_per_token")
+# Figures of lines beside those of metrics.
+FIGURES = (*ENERGIES, *TIMES, "against_fastest", "as_published")
 
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One line of a table: figures are means over seeds, `spread` their deviations (n - 1), None for one seed.
-
-    `metrics` are those of its scores, the main one first. `intervals` and `p_values` are by metric, for one seed.
-    """
+    """One line of a table: means over its `seeds` by figure; `metrics` are those of its scores, the main one first."""
 
     decode: ShownDecode
     label: str
     metrics: tuple[Metric, ...]
-    figures: dict[str, float | None]
-    spread: dict[str, float] | None = None
-    intervals: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
-    latency_std: float | None = None
-    p_values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    means: Mapping[str, Mean]
     expected: float | None = None
     seeds: int = 1
-    # Seeds with a figure, of figures that not all seeds have.
-    fewer_seeds: Mapping[str, int] = dataclasses.field(default_factory=dict)
     # The autoregressive line that `against_fastest` compares with.
     rival: Line | None = None
-    # Median of each round in milliseconds, and the numbers, from 1, of disturbed ones; `latency_std` is over sentences.
+    # Median of each round in milliseconds, and the numbers, from 1, of disturbed ones.
     latency_rounds: tuple[float, ...] = ()
     disturbed_rounds: tuple[int, ...] = ()
+
+    @functools.cached_property
+    def figures(self) -> dict[str, float | None]:
+        """Means by figure; None for those of tables that the line lacks."""
+        names = [*(metric.name for metric in self.metrics), *FIGURES]
+        return dict.fromkeys(names) | {name: mean.value for name, mean in self.means.items()}
+
+    @property
+    def spread(self) -> dict[str, float] | None:
+        """Deviations of figures that all seeds have; None for one seed."""
+        if self.seeds == 1:
+            return None
+        whole = {name: mean.deviation for name, mean in self.means.items() if mean.seeds == self.seeds}
+        return {name: deviation for name, deviation in whole.items() if deviation is not None}
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """p-values by metric, of a line of one seed."""
+        of_one = self.means.items() if self.seeds == 1 else ()
+        return {name: mean.p for name, mean in of_one if mean.p is not None and name != FROM_CONTROL}
 
     @property
     def system(self) -> str:
@@ -115,47 +126,6 @@ def _expected(decode: ShownDecode, first_systems: dict[str, str], expected: dict
     return expected.get(decode.name) if first_systems.get(decode.name) == decode.system.name else None
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
-    numbers = [value for value in values if value is not None]
-    return statistics.fmean(numbers) if numbers else None
-
-
-def _line(rows: list[Row], manifest: Manifest, expected: float | None) -> Line:
-    first_row = rows[0]
-    decode = manifest.decode(first_row.system, first_row.name)
-    qualities = (*(metric.name for metric in manifest.metrics), *ENERGIES)
-    keys = (*qualities, "latency_ms", "sentences_per_second", "speedup")
-    # Our figure beside a published one follows the same convention.
-    as_published = None if expected is None else _mean(row.figure(manifest.published) for row in rows)
-    further_figures = {"against_fastest": None, "as_published": as_published}
-    spread = None
-    if len(rows) > 1:
-        spread = {
-            key: statistics.stdev(getattr(row, key) for row in rows)
-            for key in qualities
-            if all(getattr(row, key) is not None for row in rows)
-        }
-    seeds = len({row.seed for row in manifest.rows})
-    label = decode.label(_mean(row.mean_steps for row in rows))
-    counted = {key: sum(getattr(row, key) is not None for row in rows) for key in qualities}
-    uncertain = [metric for metric in manifest.metrics if metric.uncertainty and len(rows) == 1]
-    return Line(
-        decode=decode,
-        label=label if len(rows) >= seeds else f"{label} ({len(rows)} of {seeds} seeds)",
-        metrics=manifest.metrics,
-        figures={key: _mean(getattr(row, key) for row in rows) for key in keys} | further_figures,
-        spread=spread,
-        intervals={m.name: interval for m in uncertain if (interval := first_row.interval(m))},
-        latency_std=first_row.latency_std,
-        latency_rounds=first_row.latency_rounds or (),
-        disturbed_rounds=first_row.disturbed_rounds or (),
-        p_values={m.name: p for m in uncertain if (p := first_row.p_of(m)) is not None},
-        expected=expected,
-        seeds=len(rows),
-        fewer_seeds={key: count for key, count in counted.items() if 0 < count < len(rows)},
-    )
-
-
 def _order(line: Line) -> tuple[bool, int, bool, float]:
     """A sorting key: autoregressive lines keep their order; others are sorted by family, the group's own system first,
     then by the series of their search."""
@@ -170,43 +140,54 @@ def group_title(head: System) -> str:
     return f"{head.family.title} “{head.name}”, {head.preset}{data}"
 
 
-def variant_rows(rows: Iterable[Row], manifest: Manifest, removed: Removal | None) -> list[Row]:
-    """Autoregressive rows, and other rows of one variant, without the repetitions `removed`.
-
-    None: the variant of each decode that tables show (`config.experiment.removal`).
-    """
-
-    def is_of_variant(row: Row) -> bool:
-        decode = manifest.decode(row.system, row.name)
-        return decode.system.family.autoregressive or row.repetitions_removed == decode.removal(removed)
-
-    return [row for row in rows if is_of_variant(row)]
-
-
 def groups(
-    rows: Iterable[Row], manifest: Manifest, removed: Removal | None, evidence: Evidence | None = None
+    results: Results, split: str, manifest: Manifest, removed: Removal | None, evidence: Evidence | None = None
 ) -> list[Group]:
-    """The groups of a table of `variant_rows`.
+    """The groups of the table of a split (`Results.shown`).
 
     With `evidence` lines are compared with the fastest autoregressive one that is as good.
 
     Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
     that of the families, the model's own first, then of the search's series, then the experiment's.
     """
-    by_line: dict[tuple[str, str], list[Row]] = {}
+    by_line = means(results.shown(split, removed))
+    rows = results.rows.groupby(["system", "decode"], sort=False)
     first_systems: dict[str, str] = {}
-    for row in variant_rows(rows, manifest, removed):
-        by_line.setdefault((row.system, row.name), []).append(row)
-        first_systems.setdefault(row.name, row.system)
     collected: dict[str, list[Line]] = {}
-    for key, seeds in by_line.items():
-        decode = manifest.decode(*key)
-        line = _line(seeds, manifest, _expected(decode, first_systems, manifest.report.expected))
+    for (system, name), of_line in rows:
+        if manifest.main.name not in by_line.get((system, name), {}):
+            continue
+        decode = manifest.decode(system, name)
+        first_systems.setdefault(name, system)
+        expected = _expected(decode, first_systems, manifest.report.expected)
+        line = _line(by_line[system, name], of_line.iloc[0], decode, manifest, expected)
         collected.setdefault(decode.system.group, []).append(line)
     heads = [(manifest.plan.system(name), lines) for name, lines in collected.items()]
     all_groups = [Group(group_title(head), head, tuple(sorted(lines, key=_order))) for head, lines in heads]
     table = sorted(all_groups, key=lambda group: (not group.autoregressive, group.head.family.order))
     return _against_the_fastest(table, evidence) if evidence and evidence.pairs else table
+
+
+def _line(
+    figures: Mapping[str, Mean], row: pd.Series, decode: ShownDecode, manifest: Manifest, expected: float | None
+) -> Line:
+    """A line of `figures`; `row` is that of its first seed in rows.csv."""
+    main, published = figures[manifest.main.name], figures.get(manifest.published.name)
+    # Our figure beside a published one follows the same convention.
+    further = {"as_published": published} if expected is not None and published else {}
+    steps, timed = figures.get("mean_steps"), "latency_ms" in figures
+    seeds = len({row.seed for row in manifest.rows})
+    label = decode.label(steps.value if steps else None)
+    return Line(
+        decode=decode,
+        label=label if main.seeds >= seeds else f"{label} ({main.seeds} of {seeds} seeds)",
+        metrics=manifest.metrics,
+        means={**figures, **further},
+        expected=expected,
+        seeds=main.seeds,
+        latency_rounds=tuple(json.loads(row["latency_rounds"] or "[]")) if timed else (),
+        disturbed_rounds=tuple(json.loads(row["disturbed_rounds"] or "[]")) if timed else (),
+    )
 
 
 def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
@@ -229,7 +210,7 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
         if rival is None or evidence.why_inconclusive(rival):
             return line
         gain = rival.milliseconds / latency
-        return dataclasses.replace(line, figures=line.figures | {"against_fastest": gain}, rival=rival)
+        return dataclasses.replace(line, means={**line.means, "against_fastest": Mean(gain)}, rival=rival)
 
     return [dataclasses.replace(group, lines=tuple(map(compared, group.lines))) for group in table]
 
@@ -263,21 +244,17 @@ def published_order(table: list[Group]) -> str:
     )
 
 
-def removals(rows: Sequence[Row], manifest: Manifest, caption: Caption) -> Table | None:
-    """The main metric by way of removing repetitions: figures ± deviation over seeds of every line that is not
-    autoregressive, in the order of REMOVALS; None without such lines."""
-    quality: dict[tuple[str, str], list[str]] = {}
-    table: list[Group] = []
-    for removal in REMOVALS:
-        table = [group for group in groups(rows, manifest, removal) if not group.autoregressive]
-        for line in (line for group in table for line in group.lines):
-            spread = (line.spread or {}).get(line.main.name)
-            text = f"{line.quality:.1f}" + (f" ± {spread:.1f}" if spread is not None else "")
-            quality.setdefault((line.system, line.name), []).append(text)
+def removals(results: Results, split: str, manifest: Manifest, caption: Caption) -> Table | None:
+    """The main metric by way of removing repetitions, of every line that is not autoregressive, in the order of
+    REMOVALS; None without such lines."""
+    tables = [groups(results, split, manifest, removal) for removal in REMOVALS]
     cells: list[GroupRow | list[str]] = []
-    for group in table:
-        cells.append(GroupRow(group.title))
-        cells += [[line.label, *quality[line.system, line.name]] for line in group.lines]
+    for variants in zip(*tables, strict=True):
+        if not variants[0].autoregressive:
+            cells.append(GroupRow(variants[0].title))
+            for lines in zip(*(group.lines for group in variants), strict=True):
+                figures = [line.means[line.main.name].text(1, line.seeds) for line in lines]
+                cells.append([lines[0].label, *figures])
     return Table(["", *REMOVAL_LABELS.values()], cells, caption, numbered=True) if cells else None
 
 
@@ -322,10 +299,14 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
     all_columns = [
         *_metric_columns(main, manifest),
         Column("expected", f"published ({convention_title})", lambda line: _fixed(line.expected)),
-        *([_plain("as_published", "ours, same convention")] if published is not main else []),
+        *(
+            [Column("as_published", "ours, same convention", lambda line: _fixed(line.figures["as_published"]))]
+            if published is not main
+            else []
+        ),
         *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in other_metrics),
-        _with_spread("energy_per_sentence", "energy, nats"),
-        _with_spread("energy_per_token", "a token", digits=2),
+        Column("energy_per_sentence", "energy, nats", lambda line: _figure(line, "energy_per_sentence", 1)),
+        Column("energy_per_token", "a token", lambda line: _figure(line, "energy_per_token", 2)),
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
         Column("latency_rounds", rounds_heading(*rounds), _rounds),
         Column("sentences_per_second", "sentences / s", _throughput),
@@ -348,18 +329,12 @@ def row_words(decode: ShownDecode) -> str:
 def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
     """The figure of a metric, with its interval or deviation, and its p-value."""
 
-    def cell(line: Line) -> tuple[str, str] | None:
-        value = line.figures.get(metric.name)
-        if value is None:
-            return None
-        interval, spread = line.intervals.get(metric.name), (line.spread or {}).get(metric.name)
-        note = "" if interval is None else "[{:.1f}, {:.1f}]".format(*(metric.factor * end for end in interval))
-        note = note if spread is None else f"± {metric.factor * spread:.1f}"
-        return f"{metric.factor * value:.1f}", note or _fewer_seeds(line, metric.name)
-
     def p_value(line: Line) -> tuple[str, str] | None:
         value = line.p_values.get(metric.name)
         return None if value is None else (p_digits(value), "")
+
+    def cell(line: Line) -> tuple[str, str] | None:
+        return _figure(line, metric.name, 1, metric.factor)
 
     kind, heading = metric.name.replace("+", "p"), manifest.head(metric)
     if not metric.uncertainty:
@@ -367,23 +342,19 @@ def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
     return [Column(kind, heading, cell), Column("p_value", "p", p_value)]
 
 
-def _plain(key: str, heading: str) -> Column:
-    return Column(key, heading, lambda line: _fixed(line.figures[key]))
-
-
-def _with_spread(key: str, heading: str, digits: int = 1) -> Column:
-    def cell(line: Line) -> tuple[str, str] | None:
-        value, spread = line.figures[key], (line.spread or {}).get(key)
-        if value is None:
-            return None
-        return f"{value:.{digits}f}", _fewer_seeds(line, key) if spread is None else f"± {spread:.{digits}f}"
-
-    return Column(key, heading, cell)
-
-
-def _fewer_seeds(line: Line, key: str) -> str:
-    """A note on a mean over fewer seeds than those of its line."""
-    return f"{line.fewer_seeds[key]} of {line.seeds} seeds" if key in line.fewer_seeds else ""
+def _figure(line: Line, name: str, digits: int, factor: float = 1.0) -> tuple[str, str] | None:
+    """A figure of a line, with its interval or deviation, or else the number of seeds where some lack it."""
+    mean = line.means.get(name)
+    if mean is None:
+        return None
+    note = ""
+    if mean.seeds < line.seeds:
+        note = f"{mean.seeds} of {line.seeds} seeds"
+    elif mean.deviation is not None:
+        note = f"± {factor * mean.deviation:.{digits}f}"
+    elif mean.low is not None and mean.high is not None:
+        note = f"[{factor * mean.low:.{digits}f}, {factor * mean.high:.{digits}f}]"
+    return f"{factor * mean.value:.{digits}f}", note
 
 
 def rounds_heading(rounds: int, disturbed: int) -> str:
@@ -412,10 +383,10 @@ def _fixed(value: float | None) -> tuple[str, str] | None:
 
 
 def _latency(line: Line) -> tuple[str, str] | None:
-    value = line.figures["latency_ms"]
+    value, deviation = line.figures["latency_ms"], line.figures["latency_std"]
     if value is None:
         return None
-    return _digits(value), "" if line.latency_std is None else f"± {_digits(line.latency_std)}"
+    return _digits(value), "" if deviation is None else f"± {_digits(deviation)}"
 
 
 def _throughput(line: Line) -> tuple[str, str] | None:
@@ -451,52 +422,3 @@ def block(table: Sequence[Group], manifest: Manifest, caption: Caption, numbered
             rows.append(TableRow((line.label, *cells), strong=line.decode.key in best))
     heads = ["", *(column.heading for column in table_columns)]
     return Table(heads, rows, caption, numbered, look="main", wide=True)
-
-
-def csv_text(rows: Iterable[Row], further: Iterable[tuple[str, Iterable[Row]]] = (), split: str = "") -> str:
-    """All rows as CSV, with the keys of results.json; with `further` test sets, the first column is the `split`.
-
-    An interval has two columns; settings, chosen settings and rounds have one column each; null is empty.
-    """
-    flat = []
-    sets = [(split, rows), *further]
-    for name, row in ((name, row) for name, members in sets for row in members):
-        cells = row.model_dump(mode="json")
-        bounds = {
-            name.removesuffix("_ci"): cells.pop(name) or (None, None) for name in [*cells] if name.endswith("_ci")
-        }
-        cells |= {name: settings_text(cells[name] or {}) or None for name in ("settings", "chosen")}
-        for rounds in ("latency_rounds", "disturbed_rounds"):
-            cells[rounds] = " ".join(map(str, cells[rounds] or ())) or None
-        ends = {f"{name}_{end}": ends[i] for name, ends in bounds.items() for i, end in enumerate(("low", "high"))}
-        flat.append(({"split": name} if len(sets) > 1 else {}) | cells | ends)
-    return as_csv(_csv_columns(flat[0]), flat) if flat else ""
-
-
-def _csv_columns(row: Mapping[str, Any]) -> list[str]:
-    """Columns of table.csv: the row, the main metric by all conventions, its tests, other metrics, speed."""
-    convention_names = [metric.name for metric in conventions().values() if metric.name in row]
-    fields = [name for name in ("split", *Row.model_fields) if name in row]
-    tests, speed = fields.index("p_value"), fields.index("energy_per_sentence")
-    other_names = [name for name in row if name not in {*convention_names, *fields}]
-    ends = [name for name in other_names if name.endswith(("_low", "_high"))]
-    scores = [name for name in other_names if name not in ends]
-    return [*fields[:tests], *convention_names, *fields[tests:speed], *scores, *fields[speed:], *ends]
-
-
-def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows as the text of a CSV file with a line of headings."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()
-
-
-def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:
-    """Settings in a cell of a CSV file: `name=value` separated by blanks, without null values."""
-    return " ".join(f"{name}={_short(value)}" for name, value in settings.items() if value is not None)
-
-
-def _short(value: bool | float | str) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Descriptions of trained systems: as data in results.json, and as cells of the table of systems."""
+"""Descriptions of trained systems: with their figures, and as cells of the table of systems."""
 
 from __future__ import annotations
 

@@ -21,7 +21,6 @@ from workflow_src.evaluation.report import (
     figures_learning,
     figures_quality,
     figures_speed,
-    tables,
 )
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -89,7 +88,7 @@ def test_there_is_no_picture_without_content():
     teacher, refined = ("teacher", "beam-4"), ("score", "score-1")
     for keys in ((), (teacher,), (refined,)):
         rows = [reports.row(*key, 30.0, latency_ms=5.0) for key in keys]
-        groups = tables.groups(rows, MANIFEST, "none")
+        groups = reports.groups(rows, MANIFEST, "none")
         times = protocol({key: (5.0, 4.0) for key in keys})
         assert figures_quality.quality_speed(groups) is None and figures.refinement(groups) is None
         assert figures_latencies.quality_latencies(groups, reports.speed(protocols=(times,))) is None
@@ -121,7 +120,7 @@ def test_losses_of_other_units_have_panels_of_their_own():
 
 def test_what_was_not_measured_has_no_panel():
     rows = [reports.row("lvm", name, 30.0, validity=None) for name in ("prior-mean", "delta-1", "delta-2")]
-    groups = tables.groups(rows, MANIFEST, "none")
+    groups = reports.groups(rows, MANIFEST, "none")
     assert [axes.get_title(loc="left") for axes in figures.refinement(groups).axes] == [BLEU]
 
 
@@ -180,7 +179,7 @@ def table(manifest):
         reports.row(decode.system.name, decode.name, 30 + (number * 7 % 11), latency_ms=1.0 + 0.4 * number)
         for number, decode in enumerate(manifest.decodes)
     ]
-    return tables.groups(rows, manifest, "none")
+    return reports.groups(rows, manifest, "none")
 
 
 def test_rows_that_differ_in_the_series_of_their_search_are_a_curve():
@@ -260,7 +259,7 @@ def test_refinement_by_passes_is_drawn_over_its_steps():
     steps = {("lvm", f"delta-{n}"): reports.stepped("delta", n) for n in (1, 4)}
     manifest = reports.manifest(passes | steps, reports.SYSTEMS | {"inat": reports.INAT})
     rows = [reports.row(decode.system.name, decode.name, 20.0 + decode.value) for decode in manifest.decodes]
-    (axes,) = figures.refinement(tables.groups(rows, manifest, removed="none")).axes
+    (axes,) = figures.refinement(reports.groups(rows, manifest, removed="none")).axes
     assert sorted(line.get_xdata().tolist() for line in axes.get_lines()) == [[0, 1, 3], [1, 4]]
 
 
@@ -355,7 +354,7 @@ def test_every_measured_latency_has_a_panel():
     speed = reports.speed(protocols=(protocol(gpu, "cuda", batch=512), protocol(cpu, threads=2)))
     bleu = {("teacher", "beam-4"): 40.0, ("lvm", "delta-1"): 33.0, ("score", "score-1"): 34.0}
     rows = [reports.row(*key, score) for key, score in bleu.items()]
-    groups = tables.groups(rows, MANIFEST, "none")
+    groups = reports.groups(rows, MANIFEST, "none")
     figure = figures_latencies.quality_latencies(groups, speed)
     panels = {axes.get_title(loc="left"): axes for axes in figure.axes if axes.get_visible()}
     expected = {

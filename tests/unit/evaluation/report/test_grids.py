@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import reports
 import titles
 from reports import manifest, row
 
 from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import RowEnergies
-from workflow_src.evaluation.report import grids, tables
+from workflow_src.evaluation.report import grids
 
 GRID = GridInfo(
     "Operators",
@@ -46,7 +47,7 @@ ROWS = [
 
 def grid_table(energies, **report):
     report_manifest = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
-    heading, beside = grids.tables(report_manifest, energies, tables.groups(ROWS, report_manifest, "subwords"), ROWS)
+    heading, beside = grids.tables(report_manifest, energies, reports.groups(ROWS, report_manifest, "subwords"))
     assert heading.text == "Operators"
     return beside.blocks
 

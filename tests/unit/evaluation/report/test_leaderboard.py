@@ -16,9 +16,8 @@ from titles import BLEU, CHRF, GREEDY
 from workflow_src.cli import main
 from workflow_src.config.files import experiment_names
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.report import leaderboard, leaderboard_tables, results
+from workflow_src.evaluation.report import leaderboard, leaderboard_tables
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.results import write_results
 from workflow_src.registry import searches
 from workflow_src.serving import options
 
@@ -37,45 +36,22 @@ COLUMNS = (
 
 
 def row(system, family, search, bleu, latency=None, removed="none", seed=1, engine="eager", **settings):
-    """A row of results.json."""
-    declared = searches()[search].settings
-    return {
-        "system": system,
-        "family": family,
-        "autoregressive": family == "transformer",
-        "means_repetitions": family == "nat",
-        "preset": "tiny",
-        "data": "raw",
-        "seed": seed,
-        "name": search,
-        "search": search,
-        "title": search,
-        "engine": engine,
-        "candidates": None,
-        "settings": declared(**settings).model_dump(mode="json"),
-        "repetitions_removed": removed,
-        "bleu": bleu,
-        "bleu_ci": [bleu - 1, bleu + 1],
-        "p_value": None,
-        "chrf": 50.0,
-        "validity": None,
-        "latency_ms": latency,
-        "latency_std": None,
-        "latency_rounds": None,
-        "sentences_per_second": None,
-        "speedup": None,
-        "device": "cpu",
-        "threads": 1,
-        "batch": 64,
-    }
+    """A row and its figures; its decode has the name of the search and its settings."""
+    values = searches()[search].settings(**settings).model_dump(mode="json")
+    tuned = {name: None for name in searches()[search].settings.named("tune") if name in settings}
+    name = " ".join([search, *(f"{name}={value}" for name, value in (settings | tuned).items())])
+    row = reports.row("lvm", name if engine == "eager" else f"{name} {engine}", bleu, seed, removed, settings=values)
+    row |= {"system": system, "family": family, "search": search, "engine": engine, "latency_ms": latency, "chrf": 50.0}
+    row |= {"autoregressive": family == "transformer", "means_repetitions": family == "nat"}
+    return row | {"device": "cpu", "threads": 1, "batch": 64}
 
 
 def content(rows, name="one", **fields):
-    return reports.results(name, "corpus", rows) | fields
+    return reports.results(rows, experiment=name, dataset="corpus", **fields)
 
 
 def board_rows(rows, **fields):
-    return leaderboard.rows_of(results.validate(content(rows, **fields), "here"))
+    return leaderboard.rows_of(content(rows, **fields))
 
 
 def test_a_row_says_what_was_trained_and_measured_as_data():
@@ -83,17 +59,14 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
     provenance = {
         "commit": "c0ffee",
-        "signatures": {BLEU: "nrefs:1|tok:13a", CHRF: "x"},
         "corpus": {"sha256": sums},
         "hardware": {"processor": "other", "cores": 1},
         "speed": {"provenance": {"hardware": machine}},
     }
-    trained = [
-        reports.trained("score", "score", seed, parameters=9, updates=200 * seed, target_tokens=7).model_dump()
-        for seed in (1, 2)
-    ]
-    scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2)
-    (entry,) = board_rows([scored], provenance=provenance, systems=trained)
+    trained = {"trained_on": "distilled-by-teacher", "parameters": 9, "updates": 400, "target_tokens": 7}
+    scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2) | trained
+    signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "x"}}
+    (entry,) = board_rows([scored], provenance=provenance, signatures=signatures)
     assert list(entry) == COLUMNS
     settings = dict(part.split("=") for part in entry.pop("settings").split())
     assert settings["steps"] == "2" and "length_quantile" not in settings
@@ -130,10 +103,10 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
 
 def test_every_test_set_has_rows_and_tables_show_the_first():
     rows = [row("teacher", "transformer", "greedy", 30.0, 2.5), row("score", "score", "score", 20.0, 1.5, "subwords")]
-    news_rows = [row | {"bleu": row["bleu"] + 50, "latency_ms": None} for row in rows]
-    further = [{"split": "news", "signatures": {BLEU: "nrefs:2"}, "rows": news_rows}]
-    provenance = {"signatures": {BLEU: "nrefs:1"}, "corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
-    board = board_rows(rows, further=further, provenance=provenance)
+    rows += [row | {"bleu": row["bleu"] + 50, "bleu_ci": None, "latency_ms": None, "split": "news"} for row in rows]
+    provenance = {"corpus": {"sha256": {"test.en": "ab" * 32, "news.en": "cd" * 32}}}
+    signatures = {"test": {BLEU: "nrefs:1"}, "news": {BLEU: "nrefs:2"}}
+    board = board_rows(rows, splits=["test", "news"], signatures=signatures, provenance=provenance)
     assert [(row["test_set"].partition(":")[0], float(row["bleu"]), row["signature"]) for row in board] == [
         ("test", 30.0, "nrefs:1"),
         ("test", 20.0, "nrefs:1"),
@@ -146,9 +119,8 @@ def test_every_test_set_has_rows_and_tables_show_the_first():
 
 def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
     scored = row("teacher", "transformer", "greedy", 40.0) | {"comet": 81.25, "comet_ci": [80.0, 82.5]}
-    del scored["validity"]
-    provenance = {"signatures": {BLEU: "tok:13a", CHRF: "nc:6", "COMET": "model:large|sha256:abc"}}
-    (entry,) = board_rows([scored | {"comet_p_value": 0.5}], provenance=provenance, metrics=["bleu", "chrf", "comet"])
+    signatures = {"test": {BLEU: "tok:13a", CHRF: "nc:6", "COMET": "model:large|sha256:abc"}}
+    (entry,) = board_rows([scored], signatures=signatures, metrics=["bleu", "chrf", "comet"])
     assert [entry[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
     assert entry["signature"] == "tok:13a; model:large|sha256:abc"
 
@@ -259,8 +231,9 @@ def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_
 
 
 def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
-    (tmp_path / "one/report").mkdir(parents=True)
-    write_results(tmp_path / "one/report/results.json", content([row("a", "transformer", "greedy", 45.0, 1.0)]))
+    for name in ("one/report", "two"):
+        (tmp_path / name).mkdir(parents=True)
+    content([row("a", "transformer", "greedy", 45.0, 1.0)]).write(tmp_path / "one/report")
     page, board = tmp_path / "page.md", tmp_path / "board.csv"
     text = "before\n<!-- leaderboard: {} -->\nold\n<!-- /leaderboard -->\nafter\n"
     page.write_text(text.format("rows corpus"))
@@ -273,9 +246,8 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
         in filled
     )
     # An existing CSV file is extended.
-    second_run = content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two")
-    write_results(tmp_path / "two.json", second_run)
-    main(["leaderboard", str(board), str(tmp_path / "two.json"), "--output", str(board)])
+    content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two").write(tmp_path / "two")
+    main(["leaderboard", str(board), str(tmp_path / "two"), "--output", str(board)])
     assert [board_row["system"] for board_row in csv.DictReader(io.StringIO(board.read_text()))] == ["a", "b"]
     capsys.readouterr()
     refused = {

@@ -1,149 +1,19 @@
-"""The schema of results.json: exactly its keys, checked when written and when read."""
+"""The results as files: what their tables say of an experiment, and that damaged ones are refused."""
 
 import json
 
+import pandas as pd
 import pytest
 import reports
 from refusals import fields_of
-from titles import BEAM, DELTA
+from titles import BEAM_4, DELTA
 
 from workflow_src.config.resolved import Decode
-from workflow_src.errors import ArtifactError, InputError
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
 from workflow_src.evaluation.report import results
 from workflow_src.records.checked import other_format
-from workflow_src.registry import default_metrics
-
-KEYS = [
-    "system",
-    "family",
-    "autoregressive",
-    "means_repetitions",
-    "preset",
-    "data",
-    "seed",
-    "name",
-    "chosen",
-    "search",
-    "title",
-    "settings",
-    "series",
-    "value",
-    "engine",
-    "mean_steps",
-    "candidates",
-    "repetitions_removed",
-    "bleu",
-    "bleu_ci",
-    "bleu_tokenised",
-    "bleu_intl_lowercase",
-    "p_value",
-    "control_difference",
-    "control_p_value",
-    "chrf",
-    "validity",
-    "energy_per_sentence",
-    "energy_per_token",
-    "latency_ms",
-    "latency_std",
-    "latency_rounds",
-    "disturbed_rounds",
-    "sentences_per_second",
-    "speedup",
-    "device",
-    "threads",
-    "batch",
-]
-ROW = {
-    "system": "lvm",
-    "family": "lvm",
-    "autoregressive": False,
-    "means_repetitions": False,
-    "preset": "tiny",
-    "data": "distilled",
-    "seed": 1,
-    "name": "delta-2",
-    "chosen": None,
-    "search": "delta",
-    "title": "delta",
-    "settings": {"steps": 2, "step_size": 1.0, "length_quantile": None},
-    "series": "steps",
-    "value": 2.0,
-    "engine": "eager",
-    "mean_steps": None,
-    "candidates": None,
-    "repetitions_removed": "subwords",
-    "bleu": 30.0,
-    "bleu_ci": [29.0, 31.0],
-    "bleu_tokenised": 31.5,
-    "bleu_intl_lowercase": 33.5,
-    "p_value": None,
-    "control_difference": None,
-    "control_p_value": None,
-    "chrf": 50.0,
-    "validity": 0.5,
-    "energy_per_sentence": 55.25,
-    "energy_per_token": 2.5,
-    "latency_ms": 3.0,
-    "latency_std": 1.0,
-    "latency_rounds": [2.9, 3.0, 3.2],
-    "disturbed_rounds": [3],
-    "sentences_per_second": 900.0,
-    "speedup": 2.0,
-    "device": "cpu",
-    "threads": 1,
-    "batch": 64,
-}
-
-
-def _content(**changes):
-    return reports.results("e", "toy", [ROW | changes])
-
-
-def test_keys_are_those_agreed_and_survive_writing(tmp_path):
-    assert set(results.row_type(default_metrics()).model_fields) == set(KEYS)
-    results.write_results(tmp_path / "results.json", _content())
-    raw = json.loads((tmp_path / "results.json").read_text())
-    assert set(raw) == {
-        *("format", "experiment", "dataset", "source", "target", "split", "reference", "systems", "provenance", "rows")
-    }
-    assert raw["rows"] == [ROW]
-    assert results.read_results(tmp_path / "results.json").rows[0].quality == 30
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"bleu": 101}, r"rows\[0\].bleu is 101; "),
-        ({"bleu": float("nan")}, r"rows\[0\].bleu"),
-        ({"bleu_ci": [31.0, 29.0]}, r"rows\[0\].bleu_ci is \[31.0, 29.0\]"),
-        ({"data": "distilled-by-teacher"}, r"rows\[0\].data.*allowed: distilled, mixed, monolingual, none, raw"),
-        ({"validity": 50}, r"rows\[0\].validity"),
-        ({"latency_ms": 0}, r"rows\[0\].latency_ms"),
-        ({"latency_rounds": [2.9, 0]}, r"rows\[0\].latency_rounds\[1\]"),
-        ({"p": 0.1}, r"rows\[0\].p: "),
-        ({"seed": None}, r"rows\[0\].seed"),
-        ({"repetitions_removed": "letters"}, r"rows\[0\].repetitions_removed.*allowed: none, subwords, words"),
-    ],
-)
-def test_wrong_rows_are_refused_by_name_and_nothing_is_written(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        results.write_results(tmp_path / "results.json", _content(**changes))
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_metric_with_a_name_that_no_metric_can_have_is_refused():
-    with pytest.raises(InputError, match=r"here cannot be used .*metrics.name is 'A b'"):
-        results.validate(_content() | {"metrics": ["bleu", "A b"]}, "here")
-
-
-def test_missing_keys_are_named(tmp_path):
-    content = _content()
-    del content["rows"][0]["speedup"]
-    with pytest.raises(InputError, match=r"rows\[0\].speedup: missing"):
-        results.validate(content, "here")
-
 
 DECODES = {("teacher", "beam-4"): {"search": "beam", "beam": 4}, ("lvm", "delta-2"): reports.stepped("delta", 2)}
 MANIFEST = reports.manifest(DECODES)
@@ -153,85 +23,161 @@ VARIANTS = {
     "kept": VARIANT,
     "without_repeated_words": VARIANT | {"bleu": 31.0},
     "without_repeated_subwords": VARIANT | {"bleu": 31.5},
+    "sentences": 9,
 }
-QUALITIES = {row.quality: VARIANTS for row in MANIFEST.rows}
+ENTRY = {"signatures": {}, "provenance": {}}
 
 
-def test_autoregressive_rows_come_once_and_others_with_each_removal():
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test")
-    assert [(r.system, r.repetitions_removed, r.bleu) for r in rows] == [
-        ("teacher", "none", 30.0),
-        ("lvm", "none", 30.0),
-        ("lvm", "words", 31.0),
-        ("lvm", "subwords", 31.5),
-    ]
-    assert {(r.bleu_tokenised, r.bleu_intl_lowercase) for r in rows} == {(30.5, 32.5)}
+def qualities(manifest=MANIFEST, **fields):
+    return {row.quality: VARIANTS | fields for row in manifest.rows}
+
+
+def figures(measured, *names) -> dict:
+    """Figures by system, variant and name."""
+    lines = measured.figures[measured.figures["figure"].isin(names)]
+    return {
+        tuple(key): value for *key, value in lines[["system", "variant", "figure", "value"]].itertuples(index=False)
+    }
+
+
+def written(folder, *rows):
+    row = reports.row("lvm", "delta-2", 30.0, p=0.25, latency_rounds=(2.9, 3.1), threads=2)
+    reports.results(rows or [row]).write(folder)
+    return folder
+
+
+def test_results_survive_writing_to_the_last_digit(tmp_path):
+    manifest = reports.manifest(DECODES)
+    scored = qualities(mean_steps=1 / 3) | {MANIFEST.rows[0].quality: VARIANTS | {"kept": VARIANT | {"bleu": 100 / 3}}}
+    measured = results.build(manifest, scored, record=ENTRY)
+    measured.write(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "figures.csv", "provenance.json"}
+    loaded = results.read_results(tmp_path)
+    pd.testing.assert_frame_equal(loaded.rows, measured.rows)
+    pd.testing.assert_frame_equal(loaded.figures, measured.figures)
+    assert loaded.record | ENTRY == measured.record and loaded.reference == ("teacher", "beam-4")
+
+
+def test_names_that_look_like_missing_values_are_names(tmp_path):
+    named = reports.row("lvm", "nan", 30.0) | {"system": "None", "chosen": ""}
+    loaded = results.read_results(written(tmp_path, named))
+    assert [*results.means(loaded.figures)] == [("None", "nan")] and loaded.rows["system"].tolist() == ["None"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("bleu,30.0,", "bleu,130.0,", ("outside of the bounds", "line 2")),
+        ("bleu,30.0,", "bleu,,", ("no number", "line 2")),
+        ("bleu,30.0,", "bleu,high,", ("'high' as value", "line 2")),
+        ("delta-2,1,", "delta-2,one,", ("'one' as seed",)),
+        (",,\n", ",\n", ("cells",)),
+        ("30.0,29.0,31.0", "30.0,31.0,29.0", ("low above high",)),
+        (",0.25,", ",1.25,", ("p-value",)),
+        ("delta-2,1,none,bleu", "delta-2,2,none,bleu", ("rows.csv lacks",)),
+        ("none,chrf", "none,bleu", ("twice", "line 3")),
+        ("figure,value", "value,figure", ("other columns", "their order")),
+        ("against", "versus", ("against, versus",)),
+    ],
+)
+def test_damaged_figures_are_named_with_their_line(tmp_path, old, new, words):
+    path = written(tmp_path) / "figures.csv"
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    with pytest.raises(ArtifactError) as refused:
+        results.read_results(tmp_path)
+    assert "figures.csv" in str(refused.value) and all(word in str(refused.value) for word in words)
+
+
+def test_a_time_that_is_not_above_0_is_refused_and_nothing_is_written(tmp_path):
+    with pytest.raises(ArtifactError, match="not above 0"):
+        written(tmp_path, reports.row("lvm", "delta-2", 30.0, latency_ms=0.0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_format_and_a_lacking_key_are_refused(tmp_path):
+    path = written(tmp_path) / "provenance.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"format": results.FORMAT + 1}))
+    with pytest.raises(ArtifactError) as refused:
+        results.read_results(tmp_path)
+    fields = {"path": path, "problem": other_format(results.FORMAT + 1, results.FORMAT)}
+    assert str(path) in str(refused.value) and fields_of(refused.value, {"problem": fields["problem"]})
+    path.write_text(json.dumps({key: value for key, value in record.items() if key != "splits"}))
+    with pytest.raises(ArtifactError, match="lacks splits"):
+        results.read_results(tmp_path)
+
+
+def test_autoregressive_figures_come_once_and_others_with_each_removal():
+    measured = results.build(MANIFEST, qualities())
+    assert figures(measured, "bleu") == {
+        ("teacher", "none", "bleu"): 30.0,
+        ("lvm", "none", "bleu"): 30.0,
+        ("lvm", "words", "bleu"): 31.0,
+        ("lvm", "subwords", "bleu"): 31.5,
+    }
+    assert set(figures(measured, "bleu_tokenised", "bleu_intl_lowercase").values()) == {30.5, 32.5}
+    assert not figures(measured, "validity", "latency_ms")
+    teacher, lvm = measured.rows.to_dict("records")
     # Settings are there whether a decode says them or not.
-    assert (rows[0].settings["beam"], rows[0].settings["length_penalty"]) == (4, 1.0)
-    assert "steps" not in rows[0].settings
-    assert (rows[1].settings["steps"], rows[1].settings["length_quantile"]) == (2, None)
-    assert [(r.autoregressive, r.title, r.series, r.value) for r in rows[:2]] == [
-        (True, BEAM, "beam", 4),
-        (False, DELTA, "steps", 2),
-    ]
-    assert rows[1].data == "distilled" and rows[0].data == "raw"
-    assert all(r.latency_ms is None and r.device is None for r in rows)
+    settings = [json.loads(row["settings"]) for row in (teacher, lvm)]
+    assert (settings[0]["beam"], settings[0]["length_penalty"]) == (4, 1.0) and "steps" not in settings[0]
+    assert (settings[1]["steps"], settings[1]["length_quantile"]) == (2, None)
+    assert teacher["label"] == BEAM_4 and lvm["label"] == f"{DELTA}, L = 2"
+    assert (teacher["autoregressive"], lvm["autoregressive"]) == (True, False)
+    assert (teacher["data"], lvm["data"]) == ("raw", "distilled")
+    assert set(measured.figures["n"]) == {9}
 
 
 def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split():
     common = {"seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
-    measured = [
-        common | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none"},
-        common | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words"},
+    energy_rows = [
+        common | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none", "per_sentence": 10.0},
+        common | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words", "per_sentence": 11.0},
     ]
-    energy_rows = [row | {"per_sentence": 10.0 + i, "per_token": 1.0 + i} for i, row in enumerate(measured)]
+    energy_rows = [row | {"per_token": row["per_sentence"] / 10} for row in energy_rows]
     content = {"split": "test", "scorer": "teacher", "reference": energy_rows[0], "rows": energy_rows}
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=RowEnergies.model_validate(content))
-    assert [(r.system, r.repetitions_removed, r.energy_per_sentence, r.energy_per_token) for r in rows] == [
-        ("teacher", "none", 10.0, 1.0),
-        ("lvm", "none", None, None),
-        ("lvm", "words", 11.0, 2.0),
-        ("lvm", "subwords", None, None),
-    ]
-    elsewhere = RowEnergies.model_validate(content | {"split": "dev"})
-    rows_of_test = results.build_rows(MANIFEST, QUALITIES, None, "test", energies=elsewhere)
-    assert all(row.energy_per_sentence is None for row in rows_of_test)
-
-
-def test_a_figure_that_breaks_the_schema_is_named_with_its_file():
-    spoilt = QUALITIES | {MANIFEST.rows[1].quality: VARIANTS | {"kept": VARIANT | {"bleu": 141.0}}}
-    with pytest.raises(ArtifactError, match=r"here .*rows\[1\].bleu is 141.0; "):
-        results.build_rows(MANIFEST, spoilt, None, "test", where="here")
-
-
-def test_candidates_are_those_that_are_ranked():
-    search = {"search": "latent-search", "lengths": 3, "samples": 2, "steps": 1, "refinement": "delta"}
-    manifest = reports.manifest({("lvm", "searched"): search, ("teacher", "beam-4"): DECODES["teacher", "beam-4"]})
-    qualities = {row.quality: VARIANTS for row in manifest.rows}
-    rows = results.build_rows(manifest, qualities, None, "test")
-    assert {(row.system, row.candidates, row.settings.get("samples")) for row in rows} == {
-        ("lvm", 6, 2),
-        ("teacher", None, None),
+    energies = RowEnergies.model_validate(content)
+    measured = results.build(MANIFEST, qualities(), energies=lambda split: energies if split == "test" else None)
+    assert figures(measured, *results.ENERGIES) == {
+        ("teacher", "none", "energy_per_sentence"): 10.0,
+        ("teacher", "none", "energy_per_token"): 1.0,
+        ("lvm", "words", "energy_per_sentence"): 11.0,
+        ("lvm", "words", "energy_per_token"): 1.1,
     }
 
 
 def test_rows_say_what_dev_chose_and_the_steps_that_stopping_left():
     key = ("lvm", "delta-2")
     manifest = reports.manifest({key: DECODES[key]}, picked={key: [{"stop_threshold": 0.4}]})
-    qualities = {row.quality: VARIANTS | {"mean_steps": 1.25} for row in manifest.rows}
-    rows = results.build_rows(manifest, qualities, None, "test")
-    assert {(row.mean_steps, row.chosen["stop_threshold"]) for row in rows} == {(1.25, 0.4)}
-    plain = results.build_rows(MANIFEST, {name: q | {"mean_steps": 2.0} for name, q in QUALITIES.items()}, None, "test")
-    assert {(row.system, row.mean_steps, row.chosen) for row in plain} == {("teacher", None, None), ("lvm", 2.0, None)}
+    measured = results.build(manifest, qualities(manifest, mean_steps=1.25))
+    assert figures(measured, "mean_steps") == {("lvm", "", "mean_steps"): 1.25}
+    assert json.loads(measured.rows["chosen"][0]) == {"stop_threshold": 0.4}
+    # Greedy search has no steps.
+    plain = results.build(MANIFEST, qualities(mean_steps=2.0))
+    assert figures(plain, "mean_steps") == {("lvm", "", "mean_steps"): 2.0} and set(plain.rows["chosen"]) == {""}
 
 
-def test_speed_stands_beside_the_rows_it_was_measured_for():
-    timed = {"latency_ms": 4.0, "latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
-    timed |= {"latency_rounds": [3.9, 4.1]}
-    speed = reports.speed(reports.timed("lvm", "delta-2", 4.0, **timed), threads=2)
-    rows = [row.model_dump(mode="json") for row in results.build_rows(MANIFEST, QUALITIES, speed, "test")]
-    assert rows[0]["latency_ms"] is None and rows[0]["threads"] is None
-    assert rows[1] | timed | {"device": "cpu", "threads": 2} == rows[1]
+def test_speed_stands_beside_the_rows_it_was_measured_for_on_the_split_of_the_tables():
+    timed = {"latency_std": 1.0, "sentences_per_second": 500.0, "speedup": 2.5, "batch": 32}
+    reference = {"system": "teacher", "name": "beam-4"}
+    protocol = {"threads": 2, "baseline": reference, "other_load_cores": [0.1, 0.5]}
+    speed = reports.speed(reports.timed("lvm", "delta-2", 4.0, latency_rounds=[3.9, 4.1], **timed), **protocol)
+    manifest = reports.manifest(DECODES, splits=("dev", "test"))
+    measured = results.build(manifest, qualities(manifest), speed=speed)
+    times = measured.figures[measured.figures["figure"].isin(results.TIMES)]
+    assert set(times["split"]) == {"test"} and set(times["system"]) == {"lvm"}
+    assert {name: value for (_, _, name), value in figures(measured, *results.TIMES).items()} == {
+        "latency_ms": 4.0,
+        "latency_std": 1.0,
+        "sentences_per_second": 500.0,
+        "speedup": 2.5,
+    }
+    assert times.loc[times["figure"] == "speedup", "against"].tolist() == ["teacher/beam-4"]
+    row = measured.rows.to_dict("records")[1]
+    assert (row["device"], row["threads"], row["batch"]) == ("cpu", 2, 32)
+    assert (json.loads(row["latency_rounds"]), json.loads(row["disturbed_rounds"])) == ([3.9, 4.1], [2])
 
 
 def test_tables_are_of_test_unless_there_is_only_dev():
@@ -241,18 +187,16 @@ def test_tables_are_of_test_unless_there_is_only_dev():
 
 def test_engines_are_named_in_one_word():
     assert Decode.model_validate({"search": "beam"}).engine_word == "eager"
-    int8 = {"engine": "ctranslate2", "compute_type": "int8"}
-    assert Decode.model_validate({"search": "beam"} | int8).engine_word == "ctranslate2-int8"
     manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
-    (row,) = results.build_rows(manifest, {row.quality: VARIANTS for row in manifest.rows}, None, "test")
-    assert row.engine == "ctranslate2-int8"
+    assert results.build(manifest, qualities(manifest)).rows["engine"].tolist() == ["ctranslate2-int8"]
 
 
-def test_another_format_is_refused():
-    with pytest.raises(ArtifactError) as refused:
-        results.validate(_content() | {"format": results.FORMAT + 1}, "here")
-    fields = {"path": "here", "problem": other_format(results.FORMAT + 1, results.FORMAT)}
-    assert fields_of(refused.value, fields) == fields
+def test_means_say_over_how_many_seeds_they_are():
+    rows = [reports.row("lvm", "delta-2", bleu, seed, chrf=chrf) for seed, bleu, chrf in ((1, 30, 50), (2, 33, None))]
+    means = results.means(reports.results(rows).figures)["lvm", "delta-2"]
+    assert (means["bleu"].value, means["bleu"].seeds, means["bleu"].low) == (31.5, 2, None)
+    assert means["bleu"].text(1, 2) == "31.5 ± 2.1" and means["chrf"].text(1, 2) == "50.0 (1 of 2 seeds)"
+    assert means["chrf"].text(2, 1, 0.5) == "25.00"
 
 
 DIFFERENCE = {"difference": 0.3, "error": 0.1, "sentence": 0.02}
@@ -261,28 +205,35 @@ RIVAL = {"system": "teacher", "name": "beam-4", "bleu": DIFFERENCE, "validity": 
 
 def _significance(tmp_path, tested):
     key = {"system": "lvm", "name": "delta-2", "seed": 1}
-    content = {"format": FORMAT, "test": {"name": "a test"}, "rows": [key | tested], "against_delta": [key | tested]}
-    content |= {"sentences": 9, "against_autoregressive": [key | {"against": [RIVAL]}]}
+    others = {"baseline": ["lvm", "prior-mean"], "delta": ["lvm", "delta-1"]}
+    content = {"format": FORMAT, "test": {"name": "a test"}, "sentences": 9}
+    content |= {"rows": [key | others | tested], "against_delta": [key | others | tested]}
+    content |= {"against_autoregressive": [key | {"against": [RIVAL]}]}
     (tmp_path / "significance.json").write_text(json.dumps(content))
     return results.read_significance(tmp_path / "significance.json")
 
 
 def test_p_values_stand_beside_their_rows(tmp_path):
+    names = [name for name in VARIANTS if name != "sentences"]
     tested = {
-        "p_value": dict(zip(VARIANTS, (0.25, 0.4, 0.5), strict=True)),
-        "difference": dict(zip(VARIANTS, (-1.0, 1.0, 2.0), strict=True)),
+        "p_value": dict(zip(names, (0.25, 0.4, 0.5), strict=True)),
+        "difference": dict(zip(names, (-1.0, 1.0, 2.0), strict=True)),
     }
     significance = _significance(tmp_path, tested)
-    rows = results.build_rows(MANIFEST, QUALITIES, None, "test", significance)
-    p_values = [(row.p_value, row.control_p_value, row.control_difference) for row in rows]
-    assert p_values == [(None, None, None), (0.25, 0.25, -1.0), (0.4, 0.4, 1.0), (0.5, 0.5, 2.0)]
-    assert [row.repetitions_removed for row in rows] == ["none", "none", "words", "subwords"]
+    manifest = reports.manifest(DECODES, splits=("dev", "test"))
+    measured = results.build(manifest, qualities(manifest), tested={"test": significance}).figures
+    lines = measured[measured["p"].notna()]
+    # They are of test: dev has none.
+    assert set(lines["split"]) == {"test"}
+    columns = lines[["system", "variant", "figure", "value", "p", "against"]]
+    assert sorted(columns.itertuples(index=False, name=None)) == [
+        ("lvm", "none", "bleu", 30.0, 0.25, "lvm/prior-mean"),
+        ("lvm", "none", results.FROM_CONTROL, -1.0, 0.25, "lvm/delta-1"),
+        ("lvm", "subwords", "bleu", 31.5, 0.5, "lvm/prior-mean"),
+        ("lvm", "subwords", results.FROM_CONTROL, 2.0, 0.5, "lvm/delta-1"),
+        ("lvm", "words", "bleu", 31.0, 0.4, "lvm/prior-mean"),
+        ("lvm", "words", results.FROM_CONTROL, 1.0, 0.4, "lvm/delta-1"),
+    ]
     pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
     assert significance.pairs == {pair: dict.fromkeys(("bleu", "validity"), PairedDifference(0.3, 0.1, 0.02))}
     assert significance.sentences == 9
-    # They are of test: dev has none.
-    manifest_of_both = reports.manifest(DECODES, splits=("dev", "test"))
-    dev = results.build_rows(
-        manifest_of_both, {row.quality: VARIANTS for row in manifest_of_both.rows}, None, "dev", significance
-    )
-    assert len(dev) == 4 and {(row.p_value, row.control_p_value) for row in dev} == {(None, None)}

@@ -9,7 +9,6 @@ from titles import BEAM, BEAM_4, BLEU, CTRANSLATE2, DELTA, DELTA_1, GREEDY, VALI
 
 from workflow_src.evaluation.report import evidence
 from workflow_src.evaluation.report.summary import beaten_words, summary
-from workflow_src.evaluation.report.tables import groups
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
@@ -22,7 +21,7 @@ def points(*rows, **options) -> list[str]:
         row(*values[:3], latency_ms=values[3], validity=values[4] if len(values) > 4 else None) for values in rows
     ]
     proof = reports.evidence(timed_rows, **options)
-    return summary(groups(timed_rows, manifest(DECODES), "none", proof), proof)
+    return summary(reports.groups(timed_rows, manifest(DECODES), "none", proof), proof)
 
 
 def summary_text(*rows, **options) -> str:
@@ -150,7 +149,7 @@ def test_what_refinement_gains_is_the_last_point():
     rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
     timed_rows = [row(*values[:3], latency_ms=values[3], speedup=11.0 / values[3]) for values in rows]
     proof = reports.evidence(timed_rows)
-    sentences = summary(groups(timed_rows, manifest(DECODES), "none", proof), proof)
+    sentences = summary(reports.groups(timed_rows, manifest(DECODES), "none", proof), proof)
     assert sentences[-1] == (
         f"Refined by {DELTA} with four steps: 35.5 {BLEU}, 2.5 {BLEU} more than the {PRIOR_MEAN.title} and 5.5 less "
         f"than {BEAM} search, in 0.36 of its time."
@@ -191,11 +190,11 @@ def test_every_seed_must_be_as_good():
         for seed, bleu in enumerate(bleus, 1)
     ]
     proof = reports.evidence(rows)
-    lines = {line.name: line for group in groups(rows, manifest(seeds=(1, 2)), "none") for line in group.lines}
+    lines = {line.name: line for group in reports.groups(rows, manifest(seeds=(1, 2)), "none") for line in group.lines}
     prior, beam = lines["prior-mean"], lines["beam-4"]
     assert not proof.as_good(prior, beam) and not proof.as_good(beam, prior)
-    level = [values.model_copy(update={"bleu": 41.0}) for values in rows]
+    level = [values | {"bleu": 41.0} for values in rows]
     assert reports.evidence(level).as_good(prior, beam)
     # A seed that was not compared shows nothing.
     some = {key: value for key, value in reports.evidence(level).pairs.items() if key[0][2] == 1}
-    assert not evidence.Evidence.of(level, some, 0.5).as_good(prior, beam)
+    assert not evidence.Evidence.of(reports.results(level).figures, some, 0.5).as_good(prior, beam)

@@ -1,7 +1,5 @@
 """The main table: grouping, order, means over seeds, published figures."""
 
-import csv
-import io
 import re
 import statistics
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import changed, words
 from workflow_src.evaluation.report import captions, conventions, markdown, tables
 from workflow_src.evaluation.report.document import Caption, GroupRow
+from workflow_src.evaluation.report.results import ENERGIES
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -49,13 +48,13 @@ def cell(line, kind, report_manifest=MANIFEST):
 
 
 def test_groups_and_their_order():
-    groups = tables.groups(ROWS, MANIFEST, removed="none")
+    groups = reports.groups(ROWS, MANIFEST, removed="none")
     assert [(group.key, [line.label for line in group.lines]) for group in groups] == [
         ("teacher", [BEAM_4]),
         ("lvm", [PRIOR_MEAN.title, DELTA_1, SCORE_1, SCORE_4]),
         ("lvm-raw", [PRIOR_MEAN.title]),
     ]
-    removed = tables.groups(ROWS, MANIFEST, removed="subwords")
+    removed = reports.groups(ROWS, MANIFEST, removed="subwords")
     assert [(line.label, line.figures["bleu"]) for group in removed for line in group.lines] == [
         (BEAM_4, 41.0),
         (PRIOR_MEAN.title, 33.5),
@@ -64,7 +63,7 @@ def test_groups_and_their_order():
 
 def test_a_system_that_learns_from_several_texts_has_a_group_that_says_so():
     systems = {**reports.SYSTEMS, "lvm": reports.SYSTEMS["lvm"] | {"data": {"raw": 1.0, "distilled-by-teacher": 0.5}}}
-    (group,) = tables.groups([row("lvm", "prior-mean", 33.0, steps=0)], manifest(systems=systems), removed="none")
+    (group,) = reports.groups([row("lvm", "prior-mean", 33.0, steps=0)], manifest(systems=systems), removed="none")
     assert group.key == "lvm" and "mixed data" in group.title
 
 
@@ -73,8 +72,8 @@ def test_a_model_stands_before_its_refiners_whatever_its_family():
     systems["score"] = reports.SYSTEMS["score"] | {"base": "ctc"}
     decodes = {("ctc", "prior-mean"): {"search": "prior-mean"}, ("score", "score-1"): reports.stepped("score", 1)}
     rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
-    rows[1] = rows[1].model_copy(update={"system": "ctc", "family": "nat"})
-    (group,) = tables.groups(rows, manifest(decodes, systems), removed="none")
+    rows[1] |= {"system": "ctc", "family": "nat"}
+    (group,) = reports.groups(rows, manifest(decodes, systems), removed="none")
     assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
 
 
@@ -89,9 +88,9 @@ def test_a_label_does_not_say_twice_what_a_row_is():
 def test_several_seeds_give_mean_and_deviation():
     bleus = [30.0, 31.0, 33.5]
     rows = [row("lvm", "delta-1", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
-    (line,) = tables.groups(rows, MANIFEST, removed="none")[0].lines
+    (line,) = reports.groups(rows, MANIFEST, removed="none")[0].lines
     assert line.figures["bleu"] == pytest.approx(statistics.mean(bleus)) and line.seeds == 3
-    assert line.intervals == {}
+    assert (line.means["bleu"].low, line.means["bleu"].high) == (None, None)
     assert cell(line, "bleu") == ("31.5", f"± {statistics.stdev(bleus):.1f}")
 
 
@@ -99,8 +98,8 @@ def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
     published = manifest(
         expected={"score-4": 29.1, "prior-mean": 27.0, "lvm-raw/prior-mean": 20.0, "latent-search": 30.2}
     )
-    rows = sorted(ROWS, key=lambda row: row.system == "lvm-raw")
-    table = tables.groups(rows, published, removed="none")
+    rows = sorted(ROWS, key=lambda row: row["system"] == "lvm-raw")
+    table = reports.groups(rows, published, removed="none")
     expected = {(line.system, line.name): line.expected for group in table for line in group.lines}
     assert expected[("score", "score-4")] == 29.1 and expected[("lvm", "prior-mean")] == 27.0
     assert expected[("lvm-raw", "prior-mean")] == 20.0 and expected[("lvm", "delta-1")] is None
@@ -109,7 +108,7 @@ def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
 
 def test_pairs_of_rows_in_the_published_order_are_counted():
     def order_of(**expected):
-        return tables.published_order(tables.groups(ROWS, manifest(expected=expected), removed="none"))
+        return tables.published_order(reports.groups(ROWS, manifest(expected=expected), removed="none"))
 
     # Ours: delta 33.4, score with one step 33.7, with four 34.0, the other model 29.0.
     published = {"delta-1": 27.0, "score-1": 26.0, "score-4": 28.0}
@@ -119,16 +118,16 @@ def test_pairs_of_rows_in_the_published_order_are_counted():
     assert order_of(**{"delta-1": 27.0}) == order_of() == ""
     # Rows without BLEU by the published convention.
     uncounted = manifest(expected=published, expected_convention="tokenised")
-    assert tables.published_order(tables.groups(ROWS, uncounted, removed="none")) == ""
+    assert tables.published_order(reports.groups(ROWS, uncounted, removed="none")) == ""
 
 
 def test_columns_without_figures_are_left_out():
-    table = tables.groups(ROWS, MANIFEST, removed="none")
+    table = reports.groups(ROWS, MANIFEST, removed="none")
     assert list(headings(table)) == ["bleu", "chrf"]
     times = {"latency_ms": 2.0, "latency_std": 0.5, "latency_rounds": (2.04, 1.9, 2.061)}
-    timed = [row.model_copy(update=times | {"validity": 0.5}) for row in ROWS]
-    proof = reports.evidence(tables.variant_rows(timed, MANIFEST, "none"))
-    table = tables.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
+    timed = [row(of["system"], of["decode"], of["bleu"], removed=of["variant"], validity=0.5, **times) for of in ROWS]
+    proof = reports.evidence([row for row in timed if row["variant"] == "none"])
+    table = reports.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
     assert list(headings(table)) == [
         "bleu",
         "expected",
@@ -140,7 +139,6 @@ def test_columns_without_figures_are_left_out():
     ]
     assert cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
     assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
-    assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["latency_rounds"] == "2.04 1.9 2.061"
     assert cell(table[0].lines[0], "validity") == ("50.0", "")
     assert cell(table[0].lines[0], "expected") == ("–", "")
 
@@ -148,20 +146,18 @@ def test_columns_without_figures_are_left_out():
 def test_energies_have_columns_where_they_were_measured():
     measured = reports.row("teacher", "greedy", 40.0, energy_per_sentence=9.04, energy_per_token=0.812)
     rows = [measured, reports.row("lvm", "prior-mean", 33.0, removed="subwords")]
-    table = tables.groups(rows, reports.manifest(), "subwords")
+    table = reports.groups(rows, reports.manifest(), "subwords")
     assert headings(table)["energy_per_sentence"] == "energy, nats" and headings(table)["energy_per_token"] == "a token"
     (teacher,), (plain,) = (group.lines for group in table)
-    assert [cell(teacher, key)[0] for key in tables.ENERGIES] == ["9.0", "0.81"]
-    assert [cell(plain, key)[0] for key in tables.ENERGIES] == ["–", "–"]
+    assert [cell(teacher, key)[0] for key in ENERGIES] == ["9.0", "0.81"]
+    assert [cell(plain, key)[0] for key in ENERGIES] == ["–", "–"]
     assert "energy_per_sentence" not in headings(table[1:])
 
 
 def test_ours_stands_beside_what_was_published_in_the_same_convention():
     counts = {"bleu_tokenised": 1.0, "bleu_intl_lowercase": 3.0}
     rows = [
-        row.model_copy(
-            update={"seed": seed} | {key: row.quality + difference + seed for key, difference in counts.items()}
-        )
+        row | {"seed": seed} | {key: row["bleu"] + difference + seed for key, difference in counts.items()}
         for row in ROWS
         for seed in (1, 2)
     ]
@@ -170,13 +166,13 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         ("intl-lowercase", "published (international, lowercase)", "38.5"),
     ):
         published = manifest(expected_convention=convention, expected={"score-4": 29.1})
-        table = tables.groups(rows, published, removed="none")
+        table = reports.groups(rows, published, removed="none")
         heads = headings(table, published)
         assert heads["expected"] == head and heads["as_published"] == "ours, same convention"
         cells = {line.name: cell(line, "as_published", published)[0] for line in table[1].lines}
         assert cells == {"score-4": own_figure, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
     # The main column already is sacreBLEU.
-    table = tables.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
+    table = reports.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
     assert headings(table)["expected"] == "published (sacreBLEU)" and "as_published" not in headings(table)
 
 
@@ -186,10 +182,10 @@ def test_what_removing_repetitions_is_worth():
         for removal, gain in (("subwords", 3.0), ("none", 0.0), ("words", 1.0)):
             rows.append(row("score", "score-1", 30 + gain + seed, steps=1, removed=removal, seed=seed))
             rows.append(row("lvm", "prior-mean", 20 + gain, steps=0, removed=removal, seed=1))
-    group, _, line = tables.removals(rows[:4] + rows[5:], MANIFEST, Caption("")).rows
+    group, _, line = tables.removals(reports.results(rows), "test", MANIFEST, Caption("")).rows
     assert group.title == "Latent-variable model “lvm”, tiny, distilled data"
     assert line == [SCORE_1, "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
-    assert tables.removals(rows[:1], MANIFEST, Caption("")) is None
+    assert tables.removals(reports.results(rows[:1]), "test", MANIFEST, Caption("")) is None
 
 
 def label(system, name, settings, picked=()):
@@ -217,7 +213,7 @@ def test_systems_that_refine_one_model_alike_are_distinguished():
 
 
 def test_markdown_has_as_many_cells_in_every_line():
-    text = markdown.table(tables.block(tables.groups(ROWS, MANIFEST, removed="none"), MANIFEST, Caption("")))
+    text = markdown.table(tables.block(reports.groups(ROWS, MANIFEST, removed="none"), MANIFEST, Caption("")))
     assert len({line.count("|") for line in text.splitlines()}) == 1
     assert f"| {SCORE_4} | **34.0** [33.0, 35.0] | 54.0 |" in squeezed(text)
 
@@ -229,11 +225,11 @@ def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
         row("lvm", "prior-mean", 30.0, steps=0),
         row("lvm", "delta-1", 33.0, steps=1),
     ]
-    assert tables.best_lines(tables.groups(rows, MANIFEST, "none")) == {("teacher", "beam-4"), ("lvm", "delta-1")}
+    assert tables.best_lines(reports.groups(rows, MANIFEST, "none")) == {("teacher", "beam-4"), ("lvm", "delta-1")}
     assert (
         captions.bold_words(MANIFEST) == f"Bold: the highest {BLEU} of all rows, and of those without autoregression."
     )
-    better = tables.groups([*rows, row("lvm", "delta-2", 42.0, steps=2)], MANIFEST, "none")
+    better = reports.groups([*rows, row("lvm", "delta-2", 42.0, steps=2)], MANIFEST, "none")
     assert tables.best_lines(better) == {("lvm", "delta-2")}
     assert captions.bold_words(manifest({("lvm", "prior-mean"): {"search": "prior-mean"}})) == (
         f"Bold: the highest {BLEU}."
@@ -242,11 +238,10 @@ def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
 
 def test_disturbed_rounds_are_marked():
     rounds = {"latency_ms": 2.0, "latency_std": 0.5, "latency_rounds": (2.04, 1.9, 2.061)}
-    timed = [row.model_copy(update=rounds | {"disturbed_rounds": (3,)}) for row in ROWS]
-    table = tables.groups(timed, MANIFEST, "none")
+    timed = [row(of["system"], of["decode"], of["bleu"], disturbed_rounds=(3,), **rounds) for of in ROWS]
+    table = reports.groups(timed, MANIFEST, "none")
     assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06*", "")
     assert headings(table)["latency_rounds"] == "medians of rounds, ms (*: 1 of 3 disturbed)"
-    assert next(csv.DictReader(io.StringIO(tables.csv_text(timed))))["disturbed_rounds"] == "3"
     assert tables.rounds_span([3.001, 3.0], ()) == "3.00" and tables.rounds_span([99.5, 120.2], (1,)) == "99.5*–120"
 
 
@@ -255,15 +250,15 @@ def test_means_over_fewer_seeds_say_so_and_have_no_seeds_label():
     stop = {"search": "score", "steps": 4, "stop_threshold": 0.1}
     decodes = reports.DECODES | {("score", "score-4-stop"): stop}
     rows = [row("lvm", "prior-mean", 30.0 + seed, steps=0, seed=seed) for seed in (1, 2)]
-    rows[0] = rows[0].model_copy(update={"energy_per_sentence": 5.0})
+    rows[0]["energy_per_sentence"] = 5.0
     rows += [row("lvm", "delta-1", 33.0, steps=1, seed=1)]
     rows += [row("score", "score-4-stop", 34.0, steps=4, seed=seed, mean_steps=float(seed)) for seed in (1, 2)]
     seeds = manifest(decodes, seeds=(1, 2))
-    lines = {line.name: line for group in tables.groups(rows, seeds, "none") for line in group.lines}
+    lines = {line.name: line for group in reports.groups(rows, seeds, "none") for line in group.lines}
     assert lines["delta-1"].label.endswith(" (1 of 2 seeds)") and "seeds" not in lines["prior-mean"].label
     assert "1.5 steps used" in lines["score-4-stop"].label
     (energy,) = (
-        c for c in tables.columns(tables.groups(rows, seeds, "none"), seeds) if c.kind == "energy_per_sentence"
+        c for c in tables.columns(reports.groups(rows, seeds, "none"), seeds) if c.kind == "energy_per_sentence"
     )
     assert energy.cell(lines["prior-mean"]) == ("5.0", "1 of 2 seeds")
 
@@ -282,15 +277,6 @@ def test_cells_keep_their_text_and_their_side():
     assert len(set(map(len, lines))) == 1
 
 
-def test_csv_reads_back():
-    rows = list(csv.DictReader(io.StringIO(tables.csv_text(ROWS))))
-    assert len(rows) == len(ROWS)
-    assert rows[0]["system"] == "score" and float(rows[0]["bleu_low"]) == 33.0 and rows[0]["validity"] == ""
-    settings = {"steps": 2, "step_size": 0.5, "length_quantile": None, "stop_unchanged": True}
-    cells = next(csv.DictReader(io.StringIO(tables.csv_text([row("score", "score-2", 30.0, settings=settings)]))))
-    assert cells["settings"] == "steps=2 step_size=0.5 stop_unchanged=True"
-
-
 def _timed(name, bleu, ms):
     return row("teacher", name, bleu, beam=4, latency_ms=ms)
 
@@ -300,7 +286,7 @@ INT8 = {"search": "prior-mean", "engine": "onnxruntime-int8"}
 
 
 def test_engines_are_named():
-    groups = tables.groups(
+    groups = reports.groups(
         [_timed("beam-4-ctranslate2-int8", 40.0, 2.0), _timed("mine", 30.0, 1.0)],
         manifest(reports.DECODES | {("teacher", "mine"): MINE}),
         removed="subwords",
@@ -328,7 +314,7 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
 
     def compared(**options):
         proof = reports.evidence(rows, margin=0.8, **options)
-        groups = tables.groups(rows, report_manifest, "subwords", proof)
+        groups = reports.groups(rows, report_manifest, "subwords", proof)
         assert cell(groups[0].lines[0], "against_fastest")[0] != ""
         return {line.name: line for group in groups for line in group.lines}
 
@@ -446,18 +432,18 @@ ALIGNED = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("lvm", "prior-mean"
 def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherwise(removal, ctc, lvm):
     report_manifest = manifest(ALIGNED)
     rows = [
-        row(system, name, bleu + gain, removed=removed)
+        row(system, name, bleu + gain, removed=removed, means_repetitions=system == "ctc")
         for system, name, bleu in (("ctc", "ctc-greedy", 20), ("lvm", "prior-mean", 30))
         for removed, gain in (("none", 0), ("words", 1), ("subwords", 2))
     ]
     bleu = {
         line.system: line.figures["bleu"]
-        for group in tables.groups(rows, report_manifest, removal)
+        for group in reports.groups(rows, report_manifest, removal)
         for line in group.lines
     }
     assert bleu == {"ctc": ctc, "lvm": lvm}
     # All ways to remove repetitions are in the table.
-    worth = tables.removals(rows, report_manifest, Caption("")).rows
+    worth = tables.removals(reports.results(rows), "test", report_manifest, Caption("")).rows
     assert [line for line in worth if not isinstance(line, GroupRow)] == [
         [PRIOR_MEAN.title, "30.0", "31.0", "32.0"],
         [ONE_PASS.title, "20.0", "21.0", "22.0"],
