@@ -371,13 +371,17 @@ def _owner(loaded: Loaded | None) -> str:
 
 
 def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
-    """Declarations in the modules of a folder that have one; helpers beside them have none."""
+    """Declarations in the modules of a folder that have one, or several under the plural of its name; helpers beside
+    them have none."""
     names = sorted(
         path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
         for path in (PACKAGE / folder).glob(pattern)
     )
     modules = (importlib.import_module(f"workflow_src.{name}") for name in names)
-    declared = [getattr(module, kind.upper()) for module in modules if hasattr(module, kind.upper())]
+    declared = []
+    for module in modules:
+        declared += [getattr(module, kind.upper())] if hasattr(module, kind.upper()) else []
+        declared += getattr(module, KINDS[kind].upper(), ())
     return sorted(declared, key=lambda member: getattr(member, "order", 0))
 
 

@@ -143,7 +143,8 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
 
 
 METRIC = """
-metric = spec.Metric(name="mine", title="mine", segments="workflow_src.evaluation.metrics.chrf.measure:segments", {})
+segments = "workflow_src.evaluation.metrics.sacre.measure:chrf_segments"
+metric = spec.Metric(name="mine", title="mine", segments=segments, {})
 PLUGIN = dataclasses.replace(PLUGIN, metrics=(metric,))
 """
 KEYS_OF_FILES = ("latency_ms", "ter_ci", "mine_signature", "against_fastest", "as_published")
@@ -171,7 +172,7 @@ KEYS_OF_FILES = ("latency_ms", "ter_ci", "mine_signature", "against_fastest", "a
         ('name="Mine"', ("Metric.name is 'Mine'", "[a-z][a-z0-9_+-]*")),
         ("segments='mine'", ("Metric.segments is 'mine'",)),
         ("segments=None, uncertainty=False", ('metric "mine"', "neither segments nor score")),
-        ('segments=None, score="workflow_src.evaluation.metrics.chrf.measure:score"', ("no segments", "tests need")),
+        ('segments=None, score="workflow_src.evaluation.metrics.sacre.measure:chrf"', ("no segments", "tests need")),
         ("settings=dict", ("Metric.settings is", "Frozen")),
         ("settings=FAMILY.model", ('metric "mine"', "without a default")),
     ],

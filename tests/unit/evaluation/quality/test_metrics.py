@@ -14,7 +14,7 @@ from sacremoses import MosesTokenizer
 from workflow_src.config.metrics import Measured, default_measured
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.errors import DeclarationError, InputError
-from workflow_src.evaluation.metrics.bleu.measure import fixed_seed as metrics_seed
+from workflow_src.evaluation.metrics.sacre.measure import fixed_seed as metrics_seed
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.significance import BOOTSTRAP_SAMPLES
 from workflow_src.registry import metrics as declared

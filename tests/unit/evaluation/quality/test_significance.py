@@ -11,8 +11,8 @@ import pytest
 import sacrebleu
 
 from workflow_src.config.metrics import Measured
-from workflow_src.evaluation.metrics.bleu import measure
-from workflow_src.evaluation.metrics.bleu.measure import combine as corpus_bleu
+from workflow_src.evaluation.metrics.sacre import measure
+from workflow_src.evaluation.metrics.sacre.measure import combined_bleu as corpus_bleu
 from workflow_src.evaluation.quality.metrics import sentence_counts
 from workflow_src.evaluation.quality.significance import (
     PairedDifference,
@@ -48,7 +48,7 @@ def spoiled(lines: list[str], share: float, seed: int, dropped: float = 0.0) -> 
 
 def statistics(lines: list[str], references: list[str], tokeniser: str) -> np.ndarray:
     texts = Texts(lines, references, (), Corpus("de", "en", tokeniser))
-    return measure.segments(texts, NoSettings()).values
+    return measure.bleu_segments(texts, NoSettings()).values
 
 
 def sacre(lines: list[str], references: list[str]) -> float:
