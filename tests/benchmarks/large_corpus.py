@@ -4,7 +4,8 @@
         [--folder /big/disk]
 
 `clean` has all filters but language, `language` that one alone; `moses` normalises with Moses tokenisation, `normalise`
-without.
+without; `split` normalises and splits by connected groups. With several sizes and one and two threads, the output ends
+with a forecast for 10 million pairs on 16 cores.
 
 Pairs are made of random words with the frequencies of text (Zipf), 5 to 45 words a side; encoding takes subwords of
 the smallest corpus. Each stage runs in a process of its own, as its rule runs it, and starts others for its threads.
@@ -26,10 +27,12 @@ from pathlib import Path
 
 import numpy as np
 
+from workflow_src.data.learn_subwords import MOST_LINES
+
 PROJECT = Path(__file__).resolve().parents[2]
 LANGUAGES = ("de", "en")
 LIMIT = 2048  # MB that a process may take
-STAGES = ("clean", "language", "normalise", "moses", "learn", "encode")
+STAGES = ("clean", "language", "normalise", "moses", "split", "learn", "encode")
 CHEAP = "garbled invisible length longest_word letters script capitals copies numbers addresses".split()
 FILTERS = {
     "clean": [
@@ -40,8 +43,10 @@ FILTERS = {
     "language": [("language", {})],
 }
 
-# Pairs a second and megabytes, by stage and threads.
-Results = dict[tuple[str, int], tuple[float, float]]
+# The corpus and the cores that a forecast is for.
+FORECAST_PAIRS, FORECAST_CORES = 10_000_000, 16
+# Seconds by the clock, CPU seconds of the stage's own process, and megabytes, by stage and threads.
+Results = dict[tuple[str, int], tuple[float, float, float]]
 
 
 def words(seed: int, count: int = 30_000) -> list[str]:
@@ -66,8 +71,8 @@ def write_text(path: Path, pairs: int, seed: int) -> None:
             file.writelines(" ".join(drawn[a:b]) + " .\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
 
 
-def run(stage: str, *arguments: str) -> tuple[float, float]:
-    """Seconds by the clock, and the most memory (MB) of a process, of a stage."""
+def run(stage: str, *arguments: str) -> tuple[float, float, float]:
+    """Seconds by the clock, CPU seconds of its own process, and the most memory (MB) of a process, of a stage."""
     # The folder of these tests, which is not on the path of a script in it.
     sys.path.append(str(Path(__file__).resolve().parents[1]))
     from stage_words import stage_line
@@ -80,11 +85,11 @@ def run(stage: str, *arguments: str) -> tuple[float, float]:
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{stage} failed: {' '.join(command)}")
-    return time.perf_counter() - began, usage.ru_maxrss / 1024
+    return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
 def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads: list[int]) -> Results:
-    """Pairs a second and peak memory (MB) of a process, by stage and threads."""
+    """Seconds, CPU seconds and peak memory (MB) of a process, by stage and threads."""
     raw, corpus = folder / "raw", folder / "corpus"
     raw.mkdir(parents=True)
     texts = [
@@ -99,24 +104,38 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads
     description = {"pairs": counts, "dropped": {split: {} for split in counts}, "places": {}}
     description |= {"dataset": "random", "languages": LANGUAGES}
     (raw / "raw.json").write_text(json.dumps(description))
+    alone = {"pairs": {"train": pairs}, "dropped": {"train": {}}}
+    (raw / "train.json").write_text(json.dumps(description | alone))
     languages = {"languages": LANGUAGES}
     rules = {"max_words": 60, "max_length_ratio": 9}
     settings = {name: languages | {"clean": FILTERS[name]} for name in FILTERS}
     settings |= {
         "normalise": languages | {"normalisation": rules},
         "moses": languages | {"normalisation": rules | {"moses_tokenise": True}},
+        "split": languages
+        | {
+            "normalisation": rules,
+            "split": {"method": "connected-groups", "dev": 100, "test": 100, "key_language": "de"},
+        },
         "learn": {"vocabulary_size": 8000},
         "encode": {"max_length": 256},
     }
-    modules = {"clean": "clean", "language": "clean", "moses": "normalise", "learn": "learn_subwords"}
+    modules = {
+        "clean": "clean",
+        "language": "clean",
+        "moses": "normalise",
+        "split": "normalise",
+        "learn": "learn_subwords",
+    }
     texts = ["--source", str(corpus / "train.de"), "--target", str(corpus / "train.en")]
     words = {name: ["--raw", str(raw / "raw.json"), "--summary", str(folder / name / "raw.json")] for name in stages}
+    words["split"] = ["--raw", str(raw / "train.json"), "--summary", str(folder / "split" / "corpus.json")]
     words["normalise"] = ["--raw", str(raw / "raw.json"), "--summary", str(corpus / "corpus.json")]
     words["learn"] = [*texts, "--output-folder", str(folder / "subwords")]
     words["encode"] = ["--subwords", str(subwords), "--languages", "de", "en", "--split", "train", *texts]
     words["encode"] += ["--output-prefix", str(folder / "encoded/train")]
 
-    def run_stage(name: str, count: int) -> tuple[float, float]:
+    def run_stage(name: str, count: int) -> tuple[float, float, float]:
         options = ["--settings", json.dumps(settings[name]), "--threads", str(count)]
         return run(modules.get(name, name), *options, *words[name])
 
@@ -127,9 +146,29 @@ def measure(pairs: int, folder: Path, subwords: Path, stages: list[str], threads
     results: Results = {}
     for name in stages:
         for count in threads if name != "learn" else [4]:
-            seconds, memory = run_stage(name, count)
-            results[name, count] = pairs / seconds, memory
+            results[name, count] = run_stage(name, count)
     return results
+
+
+def forecast(results: dict[int, Results]) -> dict[str, float]:
+    """Seconds of each stage for FORECAST_PAIRS on FORECAST_CORES, by what grows from the smallest corpus to the last.
+
+    One core does what the stage's own process did with two threads; the others share what one thread took in all.
+    Subwords are learned from so many lines at most, as if by one core.
+    """
+    first, last = min(results), max(results)
+    seconds = {}
+    for stage in dict.fromkeys(stage for stage, _ in results[last]):
+        growth = {
+            threads: (results[last][stage, threads][1] - results[first][stage, threads][1]) / (last - first)
+            for threads in (1, 2, 4)
+            if (stage, threads) in results[last]
+        }
+        if stage == "learn":
+            seconds[stage] = growth[4] * min(FORECAST_PAIRS, MOST_LINES // 2)
+        elif {1, 2} <= growth.keys():
+            seconds[stage] = max(growth[2], growth[1] / (FORECAST_CORES - 1)) * FORECAST_PAIRS
+    return seconds
 
 
 def main() -> None:
@@ -147,16 +186,19 @@ def main() -> None:
         for pairs in sorted(arguments.sizes):
             with tempfile.TemporaryDirectory(dir=folder) as place:
                 results[pairs] = measure(pairs, Path(place, "data"), subwords, stages, arguments.threads)
-            for (stage, threads), (rate, memory) in results[pairs].items():
+            for (stage, threads), (seconds, cpu_seconds, memory) in results[pairs].items():
                 print(
-                    f"{pairs:>9,} pairs  {stage:<9}  {threads} threads  {rate:>8,.0f} pairs/s  {memory:>6,.0f} MB",
+                    f"{pairs:>9,} pairs  {stage:<9}  {threads} threads  {pairs / seconds:>8,.0f} pairs/s  "
+                    f"{cpu_seconds:>6,.1f} CPU s  {memory:>6,.0f} MB",
                     flush=True,
                 )
     first, last = min(results), max(results)
     for key in results[first] if first != last else ():
-        growth = (results[last][key][1] - results[first][key][1]) / (last - first) * 1e6
+        growth = (results[last][key][2] - results[first][key][2]) / (last - first) * 1e6
         print(f"{key[0]}, {key[1]} threads: {growth:.1f} MB more for each million pairs")
-    too_much = [key[0] for by_stage in results.values() for key, (_, memory) in by_stage.items() if memory > LIMIT]
+    for stage, seconds in forecast(results).items() if first != last else ():
+        print(f"{stage}: {seconds / 60:.1f} minutes for {FORECAST_PAIRS:,} pairs on {FORECAST_CORES} cores")
+    too_much = [key[0] for by_stage in results.values() for key, (*_, memory) in by_stage.items() if memory > LIMIT]
     if too_much:
         sys.exit(f"more than {LIMIT} MB: {', '.join(too_much)}")
 

@@ -5,6 +5,7 @@ Of text in one language, lines that came before or are in dev or test are droppe
 
 from __future__ import annotations
 
+import array
 import contextlib
 import itertools
 from collections import Counter
@@ -32,13 +33,14 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
 from workflow_src.data.lines import check_parallel, count_lines, read_lines
-from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of, word_count
+from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
 from workflow_src.data.raw import RawSummary, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.splits import EveryNth, connected_groups
+from workflow_src.data.stored import StoredRows
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError, ConfigError
@@ -128,7 +130,8 @@ class Writer:
         lines = [row.source, row.target][: len(self._codes)]
         for code, line in zip(self._codes, lines, strict=True):
             if code in self.words:
-                self.words[code] += word_count(line, code)
+                # One space separates the words of a normalised line.
+                self.words[code] += line.count(" ") + 1
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
@@ -181,9 +184,10 @@ def normalised(paths: Sequence[Path], inputs: Inputs, training: bool, dropped: C
 
 
 def divided(
-    rows: Iterable[Row], split: Split, languages: tuple[str, ...], dropped: Counter[str]
+    rows: Iterable[Row], split: Split, languages: tuple[str, ...], dropped: Counter[str], folder: Path
 ) -> Iterator[tuple[str, Row]]:
-    """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`.
+    """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`. Rows of groups wait in a
+    temporary file in `folder`.
 
     The split does not depend on the direction: the key language comes first in it.
     """
@@ -192,15 +196,19 @@ def divided(
         for row in rows:
             yield turns.split_of((row.source, row.target)), row
         return
-    all_rows = list(rows)
     turned = languages[1] == split.key_language
-    chosen = connected_groups(
-        [(row.target, row.source) if turned else (row.source, row.target) for row in all_rows], split
-    )
-    dropped.update(chosen.dropped)
-    for name in ("train", "dev", TEST):
-        for number in getattr(chosen, name):
-            yield name, all_rows[number]
+    numbers = array.array("q")
+    with StoredRows(folder) as stored:
+        for row in rows:
+            stored.append([*((row.target, row.source) if turned else (row.source, row.target)), *row.raw])
+            numbers.append(row.number)
+        chosen = connected_groups(stored, split)
+        dropped.update(chosen.dropped)
+        for name in ("train", "dev", TEST):
+            for place in getattr(chosen, name):
+                first, second, *raw = stored.texts(place)
+                pair = (second, first) if turned else (first, second)
+                yield name, Row(*pair, tuple(raw), numbers[place])
 
 
 def assigned_rows(
@@ -215,7 +223,7 @@ def assigned_rows(
     assigned: Iterator[tuple[str, Row]] = ((name, row) for row in rows)
     if settings.split and name == "train":
         # Pairs that models cannot be trained on are not for the dev and test of a split either.
-        assigned = divided(rows, settings.split, settings.languages, dropped)
+        assigned = divided(rows, settings.split, settings.languages, dropped, inputs.summary.parent)
     if name == MONOLINGUAL:
         keys = {(key(line), key(line)) for path in inputs.held_out for line in read_lines(path)}
         assigned = without_repeats(without_held_out(assigned, keys, dropped), dropped)
@@ -249,7 +257,8 @@ def held_out_keys(writers: Mapping[str, Writer], train: Sequence[Path], inputs: 
     settings = inputs.settings
     keys = {(source, target) for writer in writers.values() for source, targets in writer.keys for target in targets}
     if settings.split and settings.split.method == "every-nth":
-        assigned = divided(normalised(train, inputs, True, Counter()), settings.split, settings.languages, Counter())
+        rows = normalised(train, inputs, True, Counter())
+        assigned = divided(rows, settings.split, settings.languages, Counter(), inputs.summary.parent)
         dev = (row for split, row in assigned if split == "dev")
         keys.update((key(row.source), key(row.target)) for row in itertools.islice(dev, settings.limit("dev")))
     return keys

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from workflow_src.config.datasets import GroupSplit, NthSplit, SubwordsConfig
 from workflow_src.data import subwords
-from workflow_src.data.characters import key
-from workflow_src.data.splits import EveryNth, Groups, connected_groups, fits
+from workflow_src.data.characters import bare, key
+from workflow_src.data.groups import groups_of
+from workflow_src.data.splits import EveryNth, connected_groups, fits
+from workflow_src.data.stored import StoredRows
 from workflow_src.errors import ArtifactError
 
 SETTINGS = GroupSplit(method="connected-groups", dev=20, test=30, largest_group=4)
@@ -189,13 +191,43 @@ def test_every_nth_takes_the_next_pair_that_fits(long, every):
         assert dev_rows == list(range(every - 1, len(pairs), every))
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), max_size=40))
-def test_groups_are_the_connected_components(edges):
-    groups, components = Groups(), {n: {n} for n in range(21)}
-    for a, b in edges:
-        groups.join(str(a), str(b))
-        joined = components[a] | components[b]
-        for n in joined:
-            components[n] = joined
-    for a in range(21):
-        assert {b for b in range(21) if groups.find(str(b)) == groups.find(str(a))} == components[a]
+class Named(dict):
+    """Union-find over strings, by the definition of the names of groups: that of the group which another one joins."""
+
+    def find(self, item):
+        above = self.setdefault(item, item)
+        return item if above == item else self.find(above)
+
+    def join(self, item, other):
+        name, other_name = self.find(item), self.find(other)
+        self[name] = other_name
+
+
+STARTS, WORDS, ENDS = ("ein langer Anfang eines Satzes ", ""), "aAäÄ²b", ("", "!", "２")
+SENTENCES = st.sampled_from([f"{start}{word}{end}" for start in STARTS for word in WORDS for end in ENDS])
+
+
+@given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=30))
+def test_groups_are_the_connected_components_in_the_order_of_their_names(pairs):
+    named = Named()
+    for first, second in pairs:
+        names = "0" + bare(first), "1" + bare(second)
+        named.join(*names)
+        named.join("0" + key(first), names[0])
+        named.join("1" + key(second), names[1])
+    members = {}
+    for row, (first, _) in enumerate(pairs):
+        members.setdefault(named.find("0" + bare(first)), []).append(row)
+    groups = groups_of(pairs)
+    assert [groups.members(group) for group in groups.by_name] == [rows for _, rows in sorted(members.items())]
+
+
+def test_rows_are_stored_as_they_are(tmp_path):
+    rows = [["ä", "b", "c"], ["", "", ""], ["\x85\u2028", "\r", ""]]
+    with StoredRows(tmp_path) as stored:
+        for row in rows:
+            stored.append(row)
+            assert stored.texts(len(stored) - 1) == row
+        assert len(stored) == 3 and stored[0] == ("ä", "b")
+        assert list(map(stored.texts, range(3))) == rows
+    assert list(tmp_path.iterdir()) == []

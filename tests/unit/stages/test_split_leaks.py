@@ -2,9 +2,11 @@
 
 import functools
 import itertools
+import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -70,7 +72,8 @@ def usable(pairs: list[tuple[str, str]], number: int, dropped: Counter[str]) -> 
 def leaks(pairs: list[tuple[str, str]], number: int) -> list[str]:
     """Sentences of dev and test that are in train, or in another of dev and test, as they are or by their key."""
     dropped = Counter()
-    rows = list(divided(usable(pairs, number, dropped), SPLIT, ("ro", "en"), dropped))
+    folder = Path(tempfile.gettempdir())
+    rows = list(divided(usable(pairs, number, dropped), SPLIT, ("ro", "en"), dropped, folder))
     assert Counter(name for name, _ in rows) >= Counter(dev=3, test=3)
     assert len(rows) + dropped.total() == len(pairs)
     leaked = []

@@ -1,0 +1,131 @@
+"""Pairs of sentences in groups that sentences connect, in little memory."""
+
+from __future__ import annotations
+
+import array
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from workflow_src.data.characters import bare, key
+from workflow_src.data.repeats import hashes
+
+# Pairs whose sentences are hashed at once.
+BLOCK = 4096
+# Bytes of a group's name that are held in memory; names that are equal so far are read where they are compared.
+START = 24
+
+
+class Pairs(Protocol):
+    """A sequence of pairs of sentences."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, row: int, /) -> tuple[str, str]: ...
+
+
+class Groups(NamedTuple):
+    """`rows` of all groups, one group after the other, rising within each; where each group begins, and the end; and
+    the groups in the order of their names."""
+
+    rows: np.ndarray
+    begins: np.ndarray
+    by_name: np.ndarray
+
+    def members(self, group: int) -> list[int]:
+        return self.rows[self.begins[group] : self.begins[group + 1]].tolist()
+
+
+def groups_of(pairs: Pairs) -> Groups:
+    """The groups of pairs that sentences of either side with the same `key` connect.
+
+    Every sentence is a node by the 64 bits of its hash; both sentences of a pair are joined, and each `bare` sentence
+    with its key. A group has the name of the second sentence of a pair, that of the last group which others were joined
+    to: draws depend on the order of names. Memory for about 100 bytes a pair.
+    """
+    count = len(pairs)
+    first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    starts = np.empty(count, f"S{START}")
+    # Pairs with a sentence whose key is not its bare form, and the nodes of both keys.
+    keyed = array.array("q")
+    keys: list[np.ndarray] = [np.zeros((2, 0), np.uint64)]
+    for begin in range(0, count, BLOCK):
+        block = [pairs[row] for row in range(begin, min(begin + BLOCK, count))]
+        bares = [(bare(source), bare(target)) for source, target in block]
+        here = slice(begin, begin + len(block))
+        # The digits keep the two sides apart.
+        first[here] = hashes(["0" + source for source, _ in bares])
+        second[here] = hashes(["1" + target for _, target in bares])
+        starts[here] = [target.encode("utf-8")[:START] for _, target in bares]
+        others = []
+        for place, pair in enumerate(block):
+            if not (pair[0].isascii() and pair[1].isascii()):
+                names = key(pair[0]), key(pair[1])
+                if names != bares[place]:
+                    others.append((place, names))
+        keyed.extend(begin + place for place, _ in others)
+        keys.append(np.stack([hashes([f"{side}{names[side]}" for _, names in others]) for side in (0, 1)]))
+    all_keys = np.concatenate(keys, axis=1)
+    _, nodes = np.unique(np.concatenate([first, second, *all_keys]), return_inverse=True)
+    del first, second, all_keys, keys
+    above = _joined(nodes.astype(np.int32), count, keyed)
+    root = above[nodes[:count]]
+    rows = np.argsort(root, kind="stable")
+    begins = np.flatnonzero(np.diff(root[rows], prepend=-1))
+    # A pair whose second sentence is that of the group's name.
+    named = np.empty(len(above), np.int32)
+    named[nodes[count : 2 * count]] = np.arange(count)
+    named = named[root[rows[begins]]]
+    return Groups(rows, np.append(begins, count), _by_name(starts[named], named, pairs))
+
+
+def _joined(nodes: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarray:
+    """The root of every node, after `count` pairs of nodes and those of keys were joined in their order."""
+    times = np.bincount(nodes)
+    above = np.arange(len(times), dtype=np.int32)
+    first, second = nodes[:count], nodes[count : 2 * count]
+    # Pairs that share a node with another one, in their order: what they join depends on what others did.
+    shared = (times[first] > 1) | (times[second] > 1)
+    shared[np.frombuffer(keyed, np.int64)] = True
+    above[first[~shared]] = second[~shared]
+    parents = array.array("i", above.tobytes())
+    del times, above
+
+    def find(node: int) -> int:
+        root = node
+        while (step := parents[root]) != root:
+            root = step
+        while parents[node] != root:
+            parents[node], node = root, parents[node]
+        return root
+
+    def join(node: int, other: int) -> None:
+        root, other_root = find(node), find(other)
+        if root != other_root:
+            parents[root] = other_root
+
+    rows = np.flatnonzero(shared)
+    place = 0
+    for begin in range(0, len(rows), BLOCK):
+        block = rows[begin : begin + BLOCK]
+        for row, node, other in zip(block.tolist(), first[block].tolist(), second[block].tolist(), strict=True):
+            join(node, other)
+            if place < len(keyed) and keyed[place] == row:
+                join(int(nodes[2 * count + place]), node)
+                join(int(nodes[2 * count + len(keyed) + place]), other)
+                place += 1
+    roots = np.frombuffer(parents, np.int32)
+    while not np.array_equal(roots, higher := roots[roots]):
+        roots = higher
+    return roots
+
+
+def _by_name(starts: np.ndarray, rows: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """Numbers of groups in the order of their names, by the starts of these and the rows that have them."""
+    order = np.argsort(starts, kind="stable")
+    equal = starts[order[1:]] == starts[order[:-1]]
+    bounds = np.flatnonzero(np.diff(equal.astype(np.int8), prepend=0, append=0)).tolist()
+    for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
+        run = order[begin : end + 1]
+        order[begin : end + 1] = sorted(run.tolist(), key=lambda group: bare(pairs[int(rows[group])][1]))
+    return order
