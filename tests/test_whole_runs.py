@@ -155,7 +155,7 @@ def _check_test_sets(
     assert all(row.latency_ms is None and row.energy_per_sentence is not None for row in further[:1])
     compared = json.loads((results / "significance-twofold.json").read_text())
     assert compared["sentences"] == len(second_set) and any(
-        row["against"] for row in compared["against_autoregressive"]
+        pair["why"] == "autoregressive" for pair in compared["pairs"]
     )
     references = [target for _, target in second_set]
     for row in further:

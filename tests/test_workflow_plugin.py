@@ -137,6 +137,12 @@ def tuned(run: Path) -> str:
     return folder.name
 
 
+def pairs_of(run):
+    """Entries of significance.json by the name of the row, why it is compared, metric and variant."""
+    pairs = read_json(run / RESULTS / "significance.json")["pairs"]
+    return {(pair["name"], pair["why"], pair["metric"], pair["variant"]): pair for pair in pairs}
+
+
 def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     # What dev chooses by a metric that is not the default has files of its own.
     names = ["unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", tuned(run)]
@@ -162,9 +168,9 @@ def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
     exported = read_json(run / BAG / "ledger/bundle.json")
     assert exported["engine"] == "ledger" and exported["provenance"]["ledger"] == "1.0"
     assert log_contains(run / "logs/smoke/export_ledger/bag/seed-1.log", "for Ledger 1.0")
-    compared = {row["name"]: row for row in read_json(run / RESULTS / "significance.json")["rows"]}
-    assert compared["unrepeat-2"]["baseline"] == ["teacher", "beam-2"]
-    assert all(0 < value <= 1 for value in compared["unrepeat-2"]["p_value"].values())
+    compared = pairs_of(run)
+    tested = [compared["unrepeat-2", "baseline", "bleu", variant] for variant in ("none", "words", "subwords")]
+    assert all(pair["other"] == ["teacher", "beam-2"] and 0 < pair["p_value"] <= 1 for pair in tested)
 
 
 def test_it_is_timed_and_shown_pass_by_pass(run):
@@ -227,12 +233,12 @@ def test_its_metric_scores_distinguishes_rows_and_is_shown(run, report):
         low, high = entries["exactmatch_ci"]
         assert entries["exactmatch"] == pytest.approx(shares[name]) and low <= entries["exactmatch"] <= high
         assert {"bleu", "chrf"} <= entries.keys() and "validity" not in entries
-    significance = read_json(run / RESULTS / "significance.json")
-    compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["exactmatch"]
+    compared = pairs_of(run)
+    tested = compared["unrepeat-2", "baseline", "exactmatch", "none"]
     gain = shares["bag/seed-1/unrepeat-2"] - shares["teacher/seed-1/beam-2"]
-    assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
-    against = {row["name"]: row["against"] for row in significance["against_autoregressive"]}["unrepeat-2"]
-    assert [set(rival) for rival in against] == [{"system", "name", "bleu", "exactmatch"}]
+    assert tested["difference"] == pytest.approx(gain) and 0 < tested["p_value"] <= 1
+    deciding = {metric for name, why, metric, _ in compared if (name, why) == ("unrepeat-2", "autoregressive")}
+    assert deciding == {"bleu", "exactmatch"}
     measured = results.read_results(report)
     assert [metric.name for metric in measured.metrics] == ["bleu", "chrf", "exactmatch", "letters"]
     figures = results.means(measured.shown("test"))
@@ -263,10 +269,10 @@ def test_a_program_computes_its_other_metric(run, report):
         low, high = entries["letters_ci"]
         assert entries["letters"] == pytest.approx(means[name]) and low < entries["letters"] < high
         assert (run / RESULTS / f"computed/letters/{name}/test.json").is_file()
-    significance = read_json(run / RESULTS / "significance.json")
-    compared = {row["name"]: row for row in significance["rows"]}["unrepeat-2"]["metrics"]["letters"]
+    compared = pairs_of(run)
+    tested = compared["unrepeat-2", "baseline", "letters", "none"]
     gain = means["bag/seed-1/unrepeat-2"] - means["teacher/seed-1/beam-2"]
-    assert compared["difference"]["kept"] == pytest.approx(gain) and 0 < compared["p_value"]["kept"] <= 1
+    assert tested["difference"] == pytest.approx(gain) and 0 < tested["p_value"] <= 1
     figures = results.means(results.read_results(report).shown("test"))
     assert figures["teacher", "beam-2"]["letters"].value == pytest.approx(means["teacher/seed-1/beam-2"])
     assert figures["bag", "unrepeat-2"]["letters"].p is not None

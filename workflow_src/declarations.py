@@ -46,10 +46,10 @@ RESERVED = (
 # Names of metrics with one of these endings are keys of quality files, or columns of the leaderboard.
 METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature")
 # Names of other figures of rows (`evaluation.report.results`, `tables` and `comparison`), and keys beside figures in
-# files of quality, of what dev chose and of significance.
+# files of quality and of what dev chose.
 METRIC_RESERVED = frozenset(
     "mean_steps latency_ms latency_std sentences_per_second speedup energy_per_sentence energy_per_token from_control "
-    "against_fastest as_published below_reference length_ratio settings system name".split()
+    "against_fastest as_published below_reference length_ratio settings".split()
 )
 # Stages, whose modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")

@@ -253,9 +253,8 @@ def report_files(plan, folder):
         times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
         times |= {"latency_rounds": [1.0 + number], "subword_share": None}
         speed.append(of | times | {"speedup": 1.0, "batch": 8, "failed_batch": None, "by_length": bins})
-        compared.append(
-            of | {"seed": seed, "baseline": ["teacher", "beam-2"], "p_value": dict.fromkeys(VARIANTS.values(), 0.0123)}
-        )
+        pair = of | {"seed": seed, "other": ["teacher", "beam-2"], "why": "baseline", "metric": "bleu"}
+        compared += [pair | {"variant": removed, "difference": 0.0, "p_value": 0.0123} for removed in VARIANTS]
     for name, seed in plan.trained:
         paths = {kind: folder / path for kind, path in plan.training_files(name, seed).items()}
         paths["log"].parent.mkdir(parents=True, exist_ok=True)
@@ -264,8 +263,7 @@ def report_files(plan, folder):
         write_json(paths["config"], {"steps": 2})
     content = {"format": SPEED_FORMAT, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
     write_json(folder / "speed.json", content | {"step_costs": {"failure": None, "costs": [], "ratios": []}})
-    significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "rows": compared}
-    significance |= {"against_delta": [], "against_autoregressive": []}
+    significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "pairs": compared}
     write_json(folder / "significance.json", significance)
     _shown_files(plan)
     example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}

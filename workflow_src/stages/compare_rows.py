@@ -4,10 +4,10 @@ with every autoregressive row's: differences and their errors."""
 from __future__ import annotations
 
 import dataclasses
-import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,15 +19,16 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import sentence_counts
-from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, paired_differences, randomisation_test
+from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, paired_difference, randomisation_test
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import numbered, provenance
-from workflow_src.registry import controls
 from workflow_src.spec import Frozen, Texts
 
 Key = tuple[str, str, int]
+Why = Literal["baseline", "control", "autoregressive"]
+WHY: dict[Why, str] = {"baseline": "a baseline", "control": "a control", "autoregressive": "autoregressive rows"}
 # Counts of a metric by sentence, and the function from their sums to its figure.
 CountsOf = Callable[[Measured, Sequence[str]], tuple[np.ndarray, Combine]]
 
@@ -79,68 +80,69 @@ def counting(texts: Texts) -> CountsOf:
     return counts_of
 
 
-def compared(
-    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf, against: str = "baseline"
-) -> list[dict[str, Any]]:
-    """Rows with `difference` in the main metric and `p_value` by variant, against the row that `against` names in each.
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """A row and the one that it is compared with, without the repetitions `removed`, and why: as its baseline, as its
+    control, or as an autoregressive row."""
 
-    The first of `metrics` is the main metric; entries have the same of the others in their `metrics`, by name. Rows
-    without such a row of their own seed are left out. Repetitions are removed from outputs that are not autoregressive,
-    on both sides of a comparison, as the variant's name says.
-    """
+    row: Row
+    other: Row
+    why: Why
+    removed: Removal
+
+    def entry(self, metric: str, difference: float, **figures: float) -> dict[str, Any]:
+        """The entry of significance.json for a metric."""
+        names = {"system": self.row.system, "name": self.row.name, "seed": self.row.seed}
+        names |= {"other": [self.other.system, self.other.name], "why": self.why, "variant": self.removed}
+        return {**names, "metric": metric, "difference": difference, **figures}
+
+
+def pairs_of(rows: Sequence[Row]) -> list[Pair]:
+    """All pairs of rows of one seed: with the baseline and the controls of a row, in each variant; and with every
+    autoregressive row, repetitions removed as in the main table."""
     by_key = {row.key: row for row in rows}
-    groups: dict[Key, list[Key]] = {}
-    for key, row in by_key.items():
-        partner = row.baseline if against == "baseline" else row.controls.get(against)
-        if partner and (*partner, row.seed) in by_key:
-            groups.setdefault((*partner, row.seed), []).append(key)
-    lines = {key: _translations(by_key[key]) for key in {*groups, *itertools.chain(*groups.values())}}
-    tested: dict[Key, dict[str, Any]] = {key: {} for keys in groups.values() for key in keys}
-    for number, metric in enumerate(metrics):
-        for removal, variant in VARIANTS.items():
-            counted = {key: counts_of(metric, by_removal[removal]) for key, by_removal in lines.items()}
-            for partner_key, keys in groups.items():
-                baseline, combine = counted[partner_key]
-                counts = np.stack([counted[key][0] for key in keys])
-                for key, difference, p in zip(keys, *randomisation_test(baseline, counts, combine), strict=True):
-                    entry = tested[key]
-                    entry[against] = list(partner_key[:2])
-                    if number:
-                        entry = entry.setdefault("metrics", {}).setdefault(metric.metric.name, {})
-                    entry.setdefault("difference", {})[variant] = float(difference)
-                    entry.setdefault("p_value", {})[variant] = float(p)
-    return [{"system": key[0], "name": key[1], "seed": key[2]} | tested[key] for key in by_key if key in tested]
+    pairs = []
+    for row in rows:
+        partners: list[tuple[Why, tuple[str, str]]] = [("baseline", row.baseline)] if row.baseline else []
+        partners += [("control", control) for control in row.controls.values()]
+        there = [(why, other) for why, key in partners if (other := by_key.get((*key, row.seed)))]
+        pairs += [Pair(row, other, why, removed) for why, other in there for removed in VARIANTS]
+        rivals = (rival for rival in rows if rival.autoregressive and rival.seed == row.seed and rival is not row)
+        pairs += [Pair(row, rival, "autoregressive", row.repetitions_removed) for rival in rivals]
+    return pairs
 
 
-def against_autoregressive(
-    rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf
-) -> list[dict[str, Any]]:
-    """Differences of every row from each autoregressive row of its seed, repetitions removed as in the main table.
+def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf) -> list[dict[str, Any]]:
+    """The entries of significance.json, each a pair of rows and a metric: the difference; the p-value, or with an
+    autoregressive row the fields of a `PairedDifference`.
 
-    A row has one entry a rival in `against`: its system and name, and by the name of each of the metrics the fields of
-    a `PairedDifference`.
+    Baselines are compared in every metric with uncertainty, controls in the main one, which is the first of `metrics`,
+    and autoregressive rows in those that decide. Repetitions are removed from outputs that are not autoregressive, on
+    both sides.
     """
+    pairs = pairs_of(rows)
+    lines = {row.key: _translations(row) for pair in pairs for row in (pair.row, pair.other)}
     entries = []
-    for seed in dict.fromkeys(row.seed for row in rows):
-        of_seed = [row for row in rows if row.seed == seed]
-        rivals = [number for number, row in enumerate(of_seed) if row.autoregressive]
-        if not rivals:
-            continue
-        lines = [_translations(row)[row.repetitions_removed] for row in of_seed]
-        differences = {}
-        for metric in metrics:
-            counted = [counts_of(metric, outputs) for outputs in lines]
-            differences[metric.metric.name] = paired_differences(
-                [counts for counts, _ in counted], rivals, counted[0][1]
-            )
-        for number, row in enumerate(of_seed):
-            against = [
-                {"system": of_seed[rival].system, "name": of_seed[rival].name}
-                | {name: dataclasses.asdict(table[index][number]) for name, table in differences.items()}
-                for index, rival in enumerate(rivals)
-                if rival != number
-            ]
-            entries.append({"system": row.system, "name": row.name, "seed": seed, "against": against})
+    for measured in metrics:
+        metric = measured.metric
+        groups: dict[tuple[Why, Key, Removal], list[Pair]] = {}
+        for pair in pairs:
+            if metric.decides if pair.why == "autoregressive" else metric.uncertainty:
+                if pair.why != "control" or measured is metrics[0]:
+                    groups.setdefault((pair.why, pair.other.key, pair.removed), []).append(pair)
+        for (why, other, removed), members in groups.items():
+            baseline, combine = counts_of(measured, lines[other][removed])
+            counts = [counts_of(measured, lines[pair.row.key][removed])[0] for pair in members]
+            if why == "autoregressive":
+                for pair, of_row in zip(members, counts, strict=True):
+                    entries.append(
+                        pair.entry(metric.name, **dataclasses.asdict(paired_difference(of_row, baseline, combine)))
+                    )
+                continue
+            for pair, difference, p in zip(
+                members, *randomisation_test(baseline, np.stack(counts), combine), strict=True
+            ):
+                entries.append(pair.entry(metric.name, float(difference), p_value=float(p)))
     return entries
 
 
@@ -162,27 +164,17 @@ def run(inputs: Inputs) -> str:
             check_parallel(row.translations, row.details)
     counts_of = counting(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
     applicable = [measured for measured in settings.measured if not measured.metric.conflict(corpus, measured.settings)]
-    uncertain, deciding = (
-        [measured for measured in applicable if getattr(measured.metric, flag)] for flag in ("uncertainty", "decides")
-    )
-    with_baseline = compared(rows, uncertain, counts_of)
-    # Does a trained network beat its control, which needs none?
-    with_controls = {name: compared(rows, uncertain[:1], counts_of, name) for name in controls()}
-    content = {
-        "format": FORMAT,
-        "test": TEST,
-        "sentences": len(references),
-        "rows": with_baseline,
-        "against_autoregressive": against_autoregressive(rows, deciding, counts_of),
-        **{f"against_{name}": entries for name, entries in with_controls.items()},
-    }
+    entries = compared(rows, applicable, counts_of)
+    content = {"format": FORMAT, "test": TEST, "sentences": len(references), "pairs": entries}
     files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}
     files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
     files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
     files |= {f"computed {number}": path for number, path in enumerate(inputs.computed, 1)}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
-    counts = "".join(f", {len(entries)} with {name}" for name, entries in with_controls.items())
-    return f"{inputs.output}: {len(with_baseline)} of {len(rows)} rows compared with their baseline{counts}"
+    compared_rows = {(entry["why"], entry["system"], entry["name"], entry["seed"]) for entry in entries}
+    counts = Counter(why for why, *_ in compared_rows)
+    words = ", ".join(f"{counts[why]} with {what}" for why, what in WHY.items())
+    return f"{inputs.output}: of {len(rows)} rows compared {words}"
 
 
 if __name__ == "__main__":

@@ -209,28 +209,25 @@ CORPUS = {
 
 
 ENCODED = {"pairs": 23_990, "max_length": 64, "dropped": {"source-too-long": 10}}
-DIFFERENCE = {"difference": 0.0, "error": 0.001, "sentence": 0.0}
-RIVAL = {"system": "teacher", "name": "beam-4", "bleu": DIFFERENCE, "validity": DIFFERENCE}
 
 
 def _significance(rows):
     """p-values of all rows but the beam's; networks 0.25 BLEU above delta, repetitions kept 0.5 below it."""
-    keys = [{key: row[key] for key in ("system", "name", "seed")} for row in rows if row["name"] != "beam-4"]
-    by_variant = lambda *values: dict(zip(VARIANTS.values(), values, strict=True))  # noqa: E731
-    p_value = by_variant(0.2, 0.1, 0.0123)
-    network = {"difference": by_variant(-0.5, 0.125, 0.25), "p_value": by_variant(0.0004, 0.75, 0.5)}
-    return {
-        "format": SIGNIFICANCE_FORMAT,
-        "test": {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1},
-        "sentences": 1000,
-        "against_autoregressive": [key | {"against": [RIVAL]} for key in keys],
-        "rows": [key | {"baseline": ["teacher", "beam-4"], "p_value": p_value} for key in keys],
-        "against_delta": [
-            key | {"delta": ["lvm", key["name"].replace(key["system"], "delta")]} | network
-            for key in keys
-            if key["system"] in ("score", "energy")
-        ],
-    }
+    p_values, network = (0.2, 0.1, 0.0123), ((-0.5, 0.0004), (0.125, 0.75), (0.25, 0.5))
+    pairs = []
+    for row in (row for row in rows if row["name"] != "beam-4"):
+        key = {name: row[name] for name in ("system", "name", "seed")}
+        baseline = key | {"other": ["teacher", "beam-4"], "difference": 0.0}
+        for removed, p, (difference, network_p) in zip(VARIANTS, p_values, network, strict=True):
+            of_variant = {"variant": removed, "metric": "bleu"}
+            pairs.append(baseline | of_variant | {"why": "baseline", "p_value": p})
+            if key["system"] in ("score", "energy"):
+                delta = {"other": ["lvm", key["name"].replace(key["system"], "delta")], "difference": difference}
+                pairs.append(key | of_variant | delta | {"why": "control", "p_value": network_p})
+        rival = {"why": "autoregressive", "variant": "subwords", "error": 0.001, "sentence": 0.0}
+        pairs += [baseline | rival | {"metric": metric} for metric in ("bleu", "validity")]
+    test = {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1}
+    return {"format": SIGNIFICANCE_FORMAT, "test": test, "sentences": 1000, "pairs": pairs}
 
 
 # The text of a corpus may look like markup of any kind.

@@ -53,6 +53,12 @@ def rows(tmp_path):
     return entries, references
 
 
+def entries(content, why, metric="bleu") -> dict:
+    """Differences and p-values of pairs by row and variant."""
+    chosen = [pair for pair in content["pairs"] if pair["why"] == why and pair["metric"] == metric]
+    return {(pair["system"], pair["name"], pair["seed"], pair["variant"]): pair for pair in chosen}
+
+
 def one_pair(baseline, other, references, metric=None, further=()):
     """Difference in a metric, by default BLEU, and p-value of one pair."""
     metric = metric or main_metric()
@@ -72,10 +78,10 @@ def test_differences_are_those_against_all_references(rows, run_stage, tmp_path)
     words += ["--reference", str(tmp_path / "reference.txt"), str(tmp_path / "second.txt")]
     run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
     content = json.loads((tmp_path / "significance.json").read_text())
-    (row,) = content["rows"]
+    row = entries(content, "baseline")["lvm", "prior-mean", 1, "none"]
     outputs = [open(entry["translations"]).read().splitlines() for entry in listed[:2]]
     difference, p_value = one_pair(*outputs, references, further=(further,))
-    assert row["difference"]["kept"] == pytest.approx(difference) and row["p_value"]["kept"] == pytest.approx(p_value)
+    assert row["difference"] == pytest.approx(difference) and row["p_value"] == pytest.approx(p_value)
     assert difference != pytest.approx(one_pair(*outputs, references)[0], abs=1e-6)
     assert {"reference", "reference 2"} <= set(content["provenance"]["inputs"])
 
@@ -87,36 +93,29 @@ def test_rows_are_compared_with_their_baseline_of_the_same_seed(rows, run_stage,
     words += ["--source", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(output)])
     content = json.loads(output.read_text())
-    compared = content["rows"]
+    compared, network = entries(content, "baseline"), entries(content, "control")
     assert content["test"]["name"] == "paired approximate randomisation" and content["test"]["trials"] == TRIALS
     # Seed 2 has no prior mean to be compared with, and no delta.
-    assert [(row["system"], row["name"], row["seed"]) for row in compared] == [
-        ("lvm", "prior-mean", 1),
-        ("lvm", "delta-1", 1),
-        ("score", "score-1", 1),
-    ]
+    assert {key[:3] for key in compared} == {("lvm", "prior-mean", 1), ("lvm", "delta-1", 1), ("score", "score-1", 1)}
+    assert {key[:3] for key in network} == {("score", "score-1", 1)}
     text = {row["name"]: open(row["translations"]).read().splitlines() for row in listed[:4]}
     records = {row["name"]: open(row["details"]).read().splitlines() for row in listed[:4]}
     joined = {
         name: [json.loads(line)["without_repeated_subwords"] for line in lines] for name, lines in records.items()
     }
     short = {name: [collapse_repetitions(line) for line in lines] for name, lines in text.items()}
-    prior, _, refined = compared
-    (network,) = content["against_delta"]
-    assert refined["baseline"] == ["lvm", "prior-mean"] and network["delta"] == ["lvm", "delta-1"]
-    by_hand = {"kept": text, "without_repeated_words": short, "without_repeated_subwords": joined}
-    for variant, lines in by_hand.items():
-        pairs = {
+    prior, refined = ("lvm", "prior-mean", 1), ("score", "score-1", 1)
+    for variant, lines in {"none": text, "words": short, "subwords": joined}.items():
+        pairs = (
             # Outputs of autoregressive rows keep their repetitions in all variants.
-            "beam": (prior, text["beam-4"], lines["prior-mean"]),
-            "prior": (refined, lines["prior-mean"], lines["score-1"]),
-            "delta": (network, lines["delta-1"], lines["score-1"]),
-        }
-        for entry, baseline, other in pairs.values():
+            (compared[*prior, variant], ["teacher", "beam-4"], text["beam-4"], lines["prior-mean"]),
+            (compared[*refined, variant], ["lvm", "prior-mean"], lines["prior-mean"], lines["score-1"]),
+            (network[*refined, variant], ["lvm", "delta-1"], lines["delta-1"], lines["score-1"]),
+        )
+        for entry, named, baseline, other in pairs:
             expected = one_pair(baseline, other, references)
-            assert (entry["difference"][variant], entry["p_value"][variant]) == pytest.approx(expected)
-    assert prior["p_value"]["kept"] < 0.05
-    assert (network["system"], network["name"], network["seed"]) == ("score", "score-1", 1)
+            assert entry["other"] == named and (entry["difference"], entry["p_value"]) == pytest.approx(expected)
+    assert compared[*prior, "none"]["p_value"] < 0.05
 
 
 def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_path):
@@ -125,7 +124,7 @@ def test_an_experiment_without_test_rows_has_an_empty_comparison(run_stage, tmp_
     words += ["--source", str(tmp_path / "reference.txt")]
     run_stage("compare_rows", [*words, "--output", str(tmp_path / "significance.json")])
     content = json.loads((tmp_path / "significance.json").read_text())
-    assert content["rows"] == content["against_delta"] == content["against_autoregressive"] == []
+    assert content["pairs"] == []
 
 
 def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, run_stage, tmp_path):
@@ -136,14 +135,13 @@ def test_every_row_is_compared_with_the_autoregressive_rows_of_its_seed(rows, ru
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
     content = json.loads(output.read_text())
     assert content["sentences"] == 40
-    against = {(row["name"], row["seed"]): row["against"] for row in content["against_autoregressive"]}
+    rivals = entries(content, "autoregressive")
     # Seed 2 has no autoregressive row, and a row is not compared with itself.
-    assert against.keys() == {(row["name"], 1) for row in listed[:4]} and against["beam-4", 1] == []
-    (rival,) = against["prior-mean", 1]
-    (prior,) = (row for row in content["rows"] if row["name"] == "prior-mean")
-    assert rival.keys() == {"system", "name", "bleu"} and (rival["system"], rival["name"]) == ("teacher", "beam-4")
-    assert rival["bleu"]["difference"] == pytest.approx(prior["difference"]["without_repeated_subwords"])
-    assert rival["bleu"]["difference"] < 0 < rival["bleu"]["error"]
+    assert {key[:3] for key in rivals} == {(row["system"], row["name"], 1) for row in listed[1:4]}
+    rival = rivals["lvm", "prior-mean", 1, "subwords"]
+    assert rival["other"] == ["teacher", "beam-4"] and "p_value" not in rival
+    prior = entries(content, "baseline")["lvm", "prior-mean", 1, "subwords"]
+    assert rival["difference"] == pytest.approx(prior["difference"]) and rival["difference"] < 0 < rival["error"]
 
 
 def test_the_error_of_a_difference_in_validity_is_that_of_two_paired_shares(rows, run_stage, tmp_path, monkeypatch):
@@ -160,10 +158,10 @@ def test_the_error_of_a_difference_in_validity_is_that_of_two_paired_shares(rows
     words = ["--settings", json.dumps(settings), "--reference", str(tmp_path / "reference.txt")]
     output = tmp_path / "significance.json"
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
-    against = json.loads(output.read_text())["against_autoregressive"]
-    ((rival,),) = (row["against"] for row in against if row["name"] == "prior-mean")
-    assert rival["validity"]["difference"] == pytest.approx((3 - 12) / 40)
-    assert rival["validity"]["error"] == pytest.approx(math.sqrt((15 - 9**2 / 40) / 39 / 40))
+    rivals = entries(json.loads(output.read_text()), "autoregressive", "validity")
+    rival = rivals["lvm", "prior-mean", 1, "subwords"]
+    assert rival["difference"] == pytest.approx((3 - 12) / 40)
+    assert rival["error"] == pytest.approx(math.sqrt((15 - 9**2 / 40) / 39 / 40))
 
 
 def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp_path):
@@ -174,15 +172,12 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, run_stage, tmp
     run_stage("compare_rows", [*words, "--source", str(tmp_path / "reference.txt"), "--output", str(output)])
     content = json.loads(output.read_text())
     beam, prior = (open(row["translations"]).read().splitlines() for row in listed[:2])
-    entry = content["rows"][0]
-    # chrF has no p-values beside it.
-    assert list(entry["metrics"]) == ["ter"] and "metrics" not in content["against_delta"][0]
-    tested = entry["metrics"]["ter"]
+    # chrF has no p-values beside it; controls are compared in BLEU, which alone decides which rows are as good.
+    by_why = {(pair["why"], pair["metric"]) for pair in content["pairs"]}
+    assert by_why == {("baseline", "bleu"), ("baseline", "ter"), ("control", "bleu"), ("autoregressive", "bleu")}
+    tested = entries(content, "baseline", "ter")["lvm", "prior-mean", 1, "none"]
     expected = one_pair(beam, prior, references, metrics()["ter"])
-    assert (tested["difference"]["kept"], tested["p_value"]["kept"]) == pytest.approx(expected)
-    assert tested["difference"]["kept"] > 0 > entry["difference"]["kept"]
-    # BLEU alone decides which rows are as good.
-    assert content["against_autoregressive"][1]["against"][0].keys() == {"system", "name", "bleu"}
+    assert (tested["difference"], tested["p_value"]) == pytest.approx(expected) and tested["difference"] > 0
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from workflow_src.spec import Segments
 
 # Format of significance.json.
-FORMAT = 2
+FORMAT = 3
 TRIALS = 10_000
 SEED = 12345
 # A difference with a smaller p-value is significant; intervals leave out the true difference with this probability.
@@ -110,24 +110,14 @@ def sentence_values(counts: np.ndarray, combine: Combine) -> np.ndarray:
     return figure + len(counts) * (figure - combine(sums - counts + sums / len(counts)))
 
 
-def paired_differences(
-    counts: Sequence[np.ndarray], rivals: Sequence[int], combine: Combine
-) -> list[list[PairedDifference]]:
-    """The difference in a figure of each of K rows from each of `rivals`, numbers of rows: [rival][row].
-
-    `counts` has (N, C) of each row.
-    """
-    sentences = len(counts[0])
-    figures = [float(combine(row.sum(axis=0))) for row in counts]
-    values = [sentence_values(row, combine) for row in counts]
-    sizes = [float(np.sqrt(np.mean(row_values**2))) / sentences for row_values in values]
-
-    def difference(row: int, rival: int) -> PairedDifference:
-        deviation = float(np.std(values[row] - values[rival], ddof=1)) if sentences > 1 else 0.0
-        error = deviation / math.sqrt(sentences)
-        return PairedDifference(figures[row] - figures[rival], error, max(sizes[row], sizes[rival]))
-
-    return [[difference(row, rival) for row in range(len(counts))] for rival in rivals]
+def paired_difference(ours: np.ndarray, theirs: np.ndarray, combine: Combine) -> PairedDifference:
+    """The difference in a figure of one row from another one; counts (N, C) of each."""
+    sentences = len(ours)
+    figures = [float(combine(counts.sum(axis=0))) for counts in (ours, theirs)]
+    values = [sentence_values(counts, combine) for counts in (ours, theirs)]
+    deviation = float(np.std(values[0] - values[1], ddof=1)) if sentences > 1 else 0.0
+    sizes = [float(np.sqrt(np.mean(of_row**2))) / sentences for of_row in values]
+    return PairedDifference(figures[0] - figures[1], deviation / math.sqrt(sentences), max(sizes))
 
 
 def bootstrap_interval(

@@ -31,7 +31,7 @@ from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import check_format
-from workflow_src.registry import controls, main_metric, metrics
+from workflow_src.registry import main_metric, metrics
 from workflow_src.spec import Metric
 
 AGAIN = "make the report again"
@@ -84,16 +84,15 @@ Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
 
 @dataclasses.dataclass(frozen=True)
 class Significance:
-    """The content of significance.json: the test, and comparisons by system, name and seed of a row.
+    """The content of significance.json: the test, the size of the test set, and pairs of rows.
 
-    `rows` are comparisons with baselines, `controls` with control rows, which differ in the refining search alone,
-    `pairs` with every autoregressive row. `sentences` is the size of the test set.
+    `tested` has entries by row, why it is compared (with its baseline or its control), removal and metric; `pairs` are
+    differences from every autoregressive row.
     """
 
     test: dict[str, Any]
     sentences: int
-    rows: Mapping[RowKey, dict[str, Any]]
-    controls: Mapping[RowKey, dict[str, Any]]
+    tested: Mapping[tuple[RowKey, str, str, str], Mapping[str, Any]]
     pairs: Pairs
 
 
@@ -122,21 +121,18 @@ def read_significance(path: str | Path) -> Significance:
     """The content of significance.json. Raises ArtifactError for another format, or without the test or the pairs."""
     content = read_json(path)
     check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
-    if not {"test", "sentences", "against_autoregressive"} <= content.keys():
+    if not {"test", "sentences", "pairs"} <= content.keys():
         raise ArtifactError(path, "has no test or no pairs of rows", AGAIN_COMPARED)
-
-    def by_row(rows: Iterable[dict[str, Any]]) -> dict[RowKey, dict[str, Any]]:
-        return {(row["system"], row["name"], row["seed"]): row for row in rows}
-
-    networks = [row | {"control": row[name]} for name in controls() for row in content.get(f"against_{name}", [])]
-    pairs = {
-        ((row["system"], row["name"], row["seed"]), (rival["system"], rival["name"], row["seed"])): {
-            figure: PairedDifference(**value) for figure, value in rival.items() if figure not in ("system", "name")
-        }
-        for row in content["against_autoregressive"]
-        for rival in row["against"]
-    }
-    return Significance(content["test"], content["sentences"], by_row(content["rows"]), by_row(networks), pairs)
+    tested: dict[tuple[RowKey, str, str, str], Mapping[str, Any]] = {}
+    pairs: dict[tuple[RowKey, RowKey], dict[str, PairedDifference]] = {}
+    for entry in content["pairs"]:
+        row, other = (entry["system"], entry["name"], entry["seed"]), (*entry["other"], entry["seed"])
+        if entry["why"] == "autoregressive":
+            difference = PairedDifference(entry["difference"], entry["error"], entry["sentence"])
+            pairs.setdefault((row, other), {})[entry["metric"]] = difference
+        else:
+            tested[row, entry["why"], entry["variant"], entry["metric"]] = entry
+    return Significance(content["test"], content["sentences"], tested, pairs)
 
 
 def signature_tokeniser(signature: str) -> str:
@@ -409,8 +405,7 @@ def _scores(
 ) -> Iterator[dict[str, Any]]:
     """Figures by metric and removal of repetitions; of an autoregressive decode there is one variant."""
     decode, key, n = manifest.decode(*row.key), (*row.key, row.seed), quality.get("sentences")
-    compared = tested.rows.get(key, {}) if tested else {}
-    control = tested.controls.get(key, {}) if tested else {}
+    compared = tested.tested if tested else {}
     if quality.get("mean_steps") is not None and (decode.search.counts or decode.search.settings.named("stop")):
         yield {"figure": "mean_steps", "value": quality["mean_steps"], "n": n}
     for removed in ("none",) if decode.system.family.autoregressive else REMOVALS:
@@ -422,17 +417,12 @@ def _scores(
             entry = common | {"figure": metric.name, "value": value}
             if interval and metric.uncertainty:
                 entry |= dict(zip(("low", "high"), interval, strict=True))
-            of_metric = compared if metric is manifest.main else compared.get("metrics", {}).get(metric.name, {})
-            if metric.uncertainty and of_metric.get("p_value", {}).get(variant) is not None:
-                entry |= {"p": of_metric["p_value"][variant], "against": "/".join(compared["baseline"])}
+            if pair := compared.get((key, "baseline", removed, metric.name)):
+                entry |= {"p": pair["p_value"], "against": "/".join(pair["other"])}
             yield entry
-        if control:
-            yield common | {
-                "figure": FROM_CONTROL,
-                "value": control["difference"][variant],
-                "p": control["p_value"][variant],
-                "against": "/".join(control["control"]),
-            }
+        if pair := compared.get((key, "control", removed, manifest.main.name)):
+            difference = {"value": pair["difference"], "p": pair["p_value"], "against": "/".join(pair["other"])}
+            yield common | {"figure": FROM_CONTROL} | difference
 
 
 def _energies(key: RowKey, energies: RowEnergies | None) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,7 @@ from workflow_src.evaluation.quality.significance import (
     PairedDifference,
     bootstrap_interval,
     counts_of,
-    paired_differences,
+    paired_difference,
     randomisation_test,
 )
 from workflow_src.registry import metrics
@@ -190,7 +190,7 @@ def sacre_of(counts: np.ndarray) -> float:
 
 def one_difference(first, second) -> PairedDifference:
     """The difference of the first from the second in BLEU, from their counts."""
-    return paired_differences([first, second], [1], corpus_bleu)[0][0]
+    return paired_difference(first, second, corpus_bleu)
 
 
 # Pairs of systems: drawn from the same outputs; unlike ones; one of fewer words; one that differs in a twentieth of the
@@ -258,7 +258,7 @@ def test_more_sentences_show_that_an_equal_system_is_as_good():
 def test_differences_are_those_of_sacrebleu_and_opposite_the_other_way_round():
     references = sentences(50, 1)
     counts = [statistics(spoiled(references, share, 3), references, "13a") for share in (0.1, 0.2, 0.2, 0.5)]
-    against = paired_differences(counts, [2, 0], corpus_bleu)
+    against = [[paired_difference(row, counts[rival], corpus_bleu) for row in counts] for rival in (2, 0)]
     expected = [[sacre_of(row) - sacre_of(counts[rival]) for row in counts] for rival in (2, 0)]
     assert [[one.difference for one in row] for row in against] == [pytest.approx(row) for row in expected]
     # Equal outputs differ in no sentence that was seen; others may have been missed.
@@ -268,7 +268,7 @@ def test_differences_are_those_of_sacrebleu_and_opposite_the_other_way_round():
     assert back.reversed() == forth and forth.interval(0.1) == tuple(-end for end in reversed(back.interval(0.1)))
     # A stricter level is a wider interval; one sentence is no error.
     assert forth.interval(0.01)[0] < forth.interval(0.05)[0] < forth.difference < forth.interval(0.05)[1]
-    (((one, other),),) = [paired_differences([count[:1] for count in counts[:2]], [0], corpus_bleu)]
+    one, other = (paired_difference(count[:1], counts[0][:1], corpus_bleu) for count in counts[:2])
     assert np.isfinite([*one.interval(0.05), *other.interval(0.05)]).all()
 
 
@@ -276,7 +276,7 @@ def test_the_error_of_a_mean_over_sentences_is_that_of_students_formula():
     """Figures of sentences: the standard deviation of their differences over √N."""
     first, second = np.random.default_rng(3).random((2, 40))
     counts, combine = zip(*(counts_of(Segments(values)) for values in (first, second)), strict=True)
-    found = paired_differences(counts, [1], combine[0])[0][0]
+    found = paired_difference(*counts, combine[0])
     assert found.difference == pytest.approx((first - second).mean())
     assert found.error == pytest.approx((first - second).std(ddof=1) / 40**0.5)
     # A sentence that is lost takes its figure's share of the mean.

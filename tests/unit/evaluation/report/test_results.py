@@ -199,27 +199,19 @@ def test_means_say_over_how_many_seeds_they_are():
     assert means["chrf"].text(2, 1, 0.5) == "25.00"
 
 
-DIFFERENCE = {"difference": 0.3, "error": 0.1, "sentence": 0.02}
-RIVAL = {"system": "teacher", "name": "beam-4", "bleu": DIFFERENCE, "validity": DIFFERENCE}
-
-
-def _significance(tmp_path, tested):
-    key = {"system": "lvm", "name": "delta-2", "seed": 1}
-    others = {"baseline": ["lvm", "prior-mean"], "delta": ["lvm", "delta-1"]}
-    content = {"format": FORMAT, "test": {"name": "a test"}, "sentences": 9}
-    content |= {"rows": [key | others | tested], "against_delta": [key | others | tested]}
-    content |= {"against_autoregressive": [key | {"against": [RIVAL]}]}
-    (tmp_path / "significance.json").write_text(json.dumps(content))
-    return results.read_significance(tmp_path / "significance.json")
-
-
 def test_p_values_stand_beside_their_rows(tmp_path):
-    names = [name for name in VARIANTS if name != "sentences"]
-    tested = {
-        "p_value": dict(zip(names, (0.25, 0.4, 0.5), strict=True)),
-        "difference": dict(zip(names, (-1.0, 1.0, 2.0), strict=True)),
-    }
-    significance = _significance(tmp_path, tested)
+    key = {"system": "lvm", "name": "delta-2", "seed": 1, "metric": "bleu"}
+    pairs = []
+    for removed, p, difference in (("none", 0.25, -1.0), ("words", 0.4, 1.0), ("subwords", 0.5, 2.0)):
+        for why, other in (("baseline", "prior-mean"), ("control", "delta-1")):
+            tested = {"variant": removed, "difference": difference, "p_value": p}
+            pairs.append(key | tested | {"why": why, "other": ["lvm", other]})
+    rival = {"variant": "subwords", "why": "autoregressive", "other": ["teacher", "beam-4"]}
+    rival |= {"difference": 0.3, "error": 0.1, "sentence": 0.02}
+    pairs += [key | rival, key | rival | {"metric": "validity"}]
+    content = {"format": FORMAT, "test": {"name": "a test"}, "sentences": 9, "pairs": pairs}
+    (tmp_path / "significance.json").write_text(json.dumps(content))
+    significance = results.read_significance(tmp_path / "significance.json")
     manifest = reports.manifest(DECODES, splits=("dev", "test"))
     measured = results.build(manifest, qualities(manifest), tested={"test": significance}).figures
     lines = measured[measured["p"].notna()]
