@@ -285,7 +285,8 @@ def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, 
     """The content of speed.json."""
     of_steps = StepCosts.model_validate({"failure": None} | costs) if costs else NO_COSTS
     conditions = MeasuredProtocol.model_validate(PROTOCOL | protocol)
-    return Speed(rows=rows, protocol=conditions, protocols=protocols, step_costs=of_steps, provenance={})
+    own = Measurement(rows=rows, protocol=conditions, step_costs=of_steps)
+    return Speed(protocols=protocols or (own,), provenance={})
 
 
 def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:

@@ -261,8 +261,9 @@ def report_files(plan, folder):
         lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
         paths["log"].write_text("".join(json.dumps(line) + "\n" for line in lines))
         write_json(paths["config"], {"steps": 2})
-    content = {"format": SPEED_FORMAT, "rows": speed, "protocol": reports.PROTOCOL, "protocols": [], "provenance": {}}
-    write_json(folder / "speed.json", content | {"step_costs": {"failure": None, "costs": [], "ratios": []}})
+    costs = {"failure": None, "costs": [], "ratios": []}
+    measured = {"rows": speed, "protocol": reports.PROTOCOL, "step_costs": costs}
+    write_json(folder / "speed.json", {"format": SPEED_FORMAT, "protocols": [measured], "provenance": {}})
     significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "pairs": compared}
     write_json(folder / "significance.json", significance)
     _shown_files(plan)
@@ -298,7 +299,8 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage,
     page = (tmp_path / "report/index.html").read_text()
     assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
     assert '<dt class="c-a0522d first">unrepeat 1</dt>' in page
-    pictures = dict(zip(("quality", "length", "refinement", "learning"), page.split("<figure")[1:], strict=False))
+    names = ("quality", "latencies", "length", "refinement", "learning")
+    pictures = dict(zip(names, page.split("<figure")[1:], strict=False))
     for name, label in (
         ("quality", ">bag: without repetitions, passes 2 ("),
         ("length", ">bag: without repetitions, passes 0<"),

@@ -282,9 +282,7 @@ def run(inputs: Inputs) -> str:
         measure(protocol, rows, speed, lines, folders, machine.precision, inputs.settings.reference)
         for protocol in protocols(speed.protocols, gpu(machine.device), cores())
     ]
-    # The first protocol's figures are those of the table.
-    main = next((figures for figures in measured if figures["rows"]), measured[0])
-    content = main | {"format": FORMAT, "protocols": measured, "provenance": record}
+    content = {"format": FORMAT, "protocols": measured, "provenance": record}
     check(content, inputs.output)
     write_json(inputs.output, content)
     names = ", ".join(figures["protocol"]["name"] for figures in measured)

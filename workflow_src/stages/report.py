@@ -67,7 +67,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
     }
     texts["encoded"] = {name: {"pairs": text.pairs, "dropped": text.dropped} for name, text in material.encoded.items()}
-    manifest = material.manifest
+    manifest, speed = material.manifest, material.speed
     return provenance(
         {"experiment": manifest.plan.experiment, "report": manifest.report.model_dump(mode="json")},
         material.files,
@@ -76,8 +76,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         seeds=sorted({row.seed for row in manifest.rows}),
         corpus=texts,
         significance=next((tested.test for tested in material.significance.values()), None),
-        speed=material.speed_content
-        and {key: material.speed_content.get(key) for key in ("protocol", "step_costs", "provenance")},
+        speed=speed and speed.main.model_dump(mode="json", exclude={"rows"}) | {"provenance": speed.provenance},
     )
 
 

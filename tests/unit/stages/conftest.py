@@ -12,6 +12,7 @@ from workflow_src.config import Plan, load
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.types import BOS, PAD
 
@@ -179,8 +180,8 @@ def _speed(rows):
     ]
     step_costs = {"failure": None, "costs": costs, "ratios": []}
     provenance = {"hardware": {"processor": "A CPU"}}
-    measurement = {"format": 3, "rows": rows, "protocol": protocol, "step_costs": step_costs}
-    return measurement | {"protocols": [measurement], "provenance": provenance}
+    measurement = {"rows": rows, "protocol": protocol, "step_costs": step_costs}
+    return {"format": SPEED_FORMAT, "protocols": [measurement], "provenance": provenance}
 
 
 def _traces():

@@ -91,7 +91,13 @@ def _run(tmp_path, text, *bundles, rows=ROWS, ctranslate2=(), chosen=None, devic
     words += ["--exports", json.dumps(exports), "--output", str(tmp_path / "speed.json")]
     words += ["--chosen", chosen] if chosen else []
     start_stage(measure_speed, words)
-    return json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))
+    return shown(tmp_path / "speed.json")
+
+
+def shown(path):
+    """The content of a file with the figures of tables: those of the first protocol that timed a row."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return content | next((m for m in content["protocols"] if m["rows"]), content["protocols"][0])
 
 
 def test_writes_rows_and_protocol(tmp_path, in_process):
@@ -112,7 +118,7 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     assert len(protocol["other_load_cores"]) == SPEED["repeats"]
     assert "torch" in speed["provenance"]["versions"]
     assert sorted(speed["provenance"]["inputs"]) == ["bundle lvm", "bundle teacher", "source"]
-    assert speed["protocols"] == [{key: speed[key] for key in ("rows", "step_costs", "protocol")}]
+    assert len(speed["protocols"]) == 1
 
 
 def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, exported, monkeypatch):
@@ -302,7 +308,7 @@ def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path
     variables = os.environ | environment(1, 2**15) | {"CONTINUUM_DEVICE_LOCKS": str(tmp_path / "locks")}
     process = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    speed = json.loads((tmp_path / "speed.json").read_text())
+    speed = shown(tmp_path / "speed.json")
     assert [row["name"] for row in speed["rows"]] == ["beam-4", "prior-mean"]
     assert all(row["failed_batch"]["size"] > row["batch"] for row in speed["rows"])
     assert all("memory" in row["failed_batch"]["reason"] for row in speed["rows"])

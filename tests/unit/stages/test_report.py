@@ -90,16 +90,17 @@ def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_pa
     """Here nothing was, under any protocol."""
     words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
     content = json.loads((tmp_path / "speed.json").read_text())
+    (measured,) = content["protocols"]
     failed = [
         {"system": row["system"], "name": row["name"], "engine": "eager", "batch": 64, "reason": "a fault"}
-        for row in content["rows"]
+        for row in measured["rows"]
     ]
     nothing = {
         "rows": [],
-        "protocol": content["protocol"] | {"not_timed": failed, "baseline": None, "other_load_cores": []},
+        "protocol": measured["protocol"] | {"not_timed": failed, "baseline": None, "other_load_cores": []},
         "step_costs": {"failure": None, "costs": [], "ratios": []},
     }
-    (tmp_path / "speed.json").write_text(json.dumps(content | nothing | {"protocols": [nothing]}))
+    (tmp_path / "speed.json").write_text(json.dumps(content | {"protocols": [nothing]}))
     folder = _build(words)
     markdown = (folder / "results.md").read_text(encoding="utf-8")
     assert "No row could be timed." in markdown and "eager, batch 64: a fault" in markdown
@@ -128,7 +129,7 @@ def test_full_report(report_inputs, page_of, tmp_path):
     assert html.open == []
     assert_tables_fit((folder / "index.html").read_text(encoding="utf-8"))
     html_text = (folder / "index.html").read_text(encoding="utf-8")
-    panels = latencies(read_speed(tmp_path / "speed.json").speed)
+    panels = latencies(read_speed(tmp_path / "speed.json"))
     assert len(panels) == 2 and all(panel.title in html_text for panel in panels)
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith(SCORE_4)]
     # First the main table, then the table of removed repetitions.

@@ -87,8 +87,6 @@ class Inputs:
     # By test set.
     significance: Mapping[str, results.Significance]
     speed: Speed | None
-    # The whole of speed.json, for provenance.
-    speed_content: dict[str, Any] | None
     traces: Traces | None
     corpus: CorpusSummary
     monolingual: CorpusSummary | None
@@ -137,7 +135,6 @@ def load(
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest)
     logs, systems, mixtures, unread = read_systems(manifest)
-    timed = read_speed(speed) if speed else None
     return Inputs(
         manifest=manifest,
         qualities=qualities,
@@ -146,8 +143,7 @@ def load(
         analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
         significance=dict(zip(manifest.test_sets, map(results.read_significance, significance), strict=False)),
-        speed=timed and timed.speed,
-        speed_content=timed and timed.content,
+        speed=read_speed(speed) if speed else None,
         traces=read_file(Traces, traces) if traces else None,
         corpus=read_file(CorpusSummary, corpus) if corpus else CorpusSummary(),
         monolingual=read_file(CorpusSummary, monolingual) if monolingual else None,

@@ -1,15 +1,17 @@
-"""The content of speed.json: rows with their figures, under one protocol or several, and the cost of a step."""
+"""The content of speed.json: under each protocol rows with their figures, and the cost of a step."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from pydantic import Field
 
 from workflow_src.evaluation.speed.rows import Key
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
 
-FORMAT = 3
+FORMAT = 4
 AGAIN = "measure speed again"
 
 
@@ -132,22 +134,31 @@ class Measurement(Lenient):
     step_costs: StepCosts
 
 
-class Speed(Measurement):
-    """The content of speed.json: `rows` are those of the first protocol that has any."""
+class Speed(Lenient):
+    """The content of speed.json: figures under each protocol. Tables show the first one that timed a row."""
 
-    protocols: tuple[Measurement, ...]
+    protocols: tuple[Measurement, ...] = Field(min_length=1)
     provenance: dict[str, Any]
+
+    @property
+    def main(self) -> Measurement:
+        return next((measurement for measurement in self.protocols if measurement.rows), self.protocols[0])
+
+    @property
+    def rows(self) -> tuple[TimedRow, ...]:
+        return self.main.rows
+
+    @property
+    def protocol(self) -> MeasuredProtocol:
+        return self.main.protocol
+
+    @property
+    def step_costs(self) -> StepCosts:
+        return self.main.step_costs
 
     @property
     def processor(self) -> str | None:
         return self.provenance.get("hardware", {}).get("processor")
-
-
-class SpeedFile(NamedTuple):
-    """The file as checked classes, and its raw content."""
-
-    speed: Speed
-    content: dict[str, Any]
 
 
 def check(content: Any, where: str | Path) -> Speed:
@@ -156,7 +167,6 @@ def check(content: Any, where: str | Path) -> Speed:
     return checked(Speed, content, str(where), AGAIN)
 
 
-def read_speed(path: str | Path) -> SpeedFile:
+def read_speed(path: str | Path) -> Speed:
     """Read speed.json. Raises ArtifactError for a file that is missing, damaged or of another kind."""
-    content = read_json(path)
-    return SpeedFile(check(content, path), content)
+    return check(read_json(path), path)
