@@ -8,7 +8,7 @@ import io
 import itertools
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from workflow_src.config.datasets import SubwordsConfig
@@ -30,12 +30,6 @@ MOST_LINES = 2_000_000
 # Bytes: longer than any line that normalisation lets pass.
 LONGEST_LINE = 1 << 30
 SETTING = "recipe.subwords.vocabulary_size"
-
-
-def _escaped_lines(files: list[Path], escape: Escape) -> Iterator[str]:
-    for path in files:
-        for line in read_lines(path):
-            yield escape(line)
 
 
 def _text(name: str) -> str:
@@ -63,11 +57,15 @@ class _TooSmall(ConfigError):
 def learn_model(
     settings: SubwordsConfig, name: str, files: list[Path], lines: int, symbols: Sequence[str]
 ) -> dict[str, bytes]:
-    """The files of a model, by ending. The size auto is fitted to the text; a number that does not fit is an error."""
+    """The files of a model, by ending, from texts of `lines` lines each.
+
+    The size auto is fitted to the text; a number that does not fit is an error.
+    """
 
     def learn(settings: SubwordsConfig) -> dict[str, bytes]:
-        learn_method = _learn_bpe if settings.method == "subword-nmt" else _learn_sentencepiece
-        return learn_method(settings, name, files, symbols)
+        if settings.method == "subword-nmt":
+            return _learn_bpe(settings, name, files, symbols)
+        return _learn_sentencepiece(settings, name, files, lines, symbols)
 
     if settings.vocabulary_size != AUTO:
         return learn(settings)
@@ -90,20 +88,29 @@ def _no_words(files: list[Path]) -> ArtifactError:
 
 
 def _learn_sentencepiece(
-    settings: SubwordsConfig, name: str, files: list[Path], symbols: Sequence[str]
+    settings: SubwordsConfig, name: str, files: list[Path], lines: int, symbols: Sequence[str]
 ) -> dict[str, bytes]:
     import sentencepiece
 
-    lines: Iterable[str] = _escaped_lines(files, Escape(reserved=RESERVED | frozenset(symbols)))
-    total = sum(1 for path in files for _ in read_lines(path))
-    if total > MOST_LINES:
-        every = -(-total // MOST_LINES)
-        lines = itertools.islice(lines, 0, None, every)
+    total = lines * len(files)
+    every = max(1, -(-total // MOST_LINES))
+    learned_from = itertools.islice(itertools.chain.from_iterable(map(read_lines, files)), 0, None, every)
+    if every > 1:
         log.info("subwords are learned from %s of %s lines, evenly spread", f"{-(-total // every):,}", f"{total:,}")
-    model = io.BytesIO()
+    escape, model = Escape(reserved=RESERVED | frozenset(symbols)), io.BytesIO()
+    failures: list[ArtifactError] = []
+
+    def escaped_lines() -> Iterator[str]:
+        try:
+            yield from map(escape, learned_from)
+        except ArtifactError as failure:
+            # The library raises an error of its own in its place.
+            failures.append(failure)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=escaped_lines(),
             model_writer=model,
             model_type=settings.model,
             vocab_size=settings.vocabulary_size,
@@ -122,6 +129,8 @@ def _learn_sentencepiece(
             minloglevel=2,
         )
     except RuntimeError as failure:
+        if failures:
+            raise failures[0] from None
         message = str(failure)
         if limit := re.search(r"too high \(\d+\).*<= (\d+)", message):
             raise _TooLarge(settings, name, int(limit[1])) from None
