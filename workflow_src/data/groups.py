@@ -84,8 +84,8 @@ def _joined(nodes: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarra
     times = np.bincount(nodes)
     above = np.arange(len(times), dtype=np.int32)
     first, second = nodes[:count], nodes[count : 2 * count]
-    # Pairs that share a node with another one, in their order: what they join depends on what others did.
-    shared = (times[first] > 1) | (times[second] > 1)
+    # A first sentence that comes once joins the group of its second one. Others in their order: they move groups.
+    shared = times[first] > 1
     shared[np.frombuffer(keyed, np.int64)] = True
     above[first[~shared]] = second[~shared]
     parents = array.array("i", above.tobytes())

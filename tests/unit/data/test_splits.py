@@ -203,7 +203,7 @@ class Named(dict):
         self[name] = other_name
 
 
-STARTS, WORDS, ENDS = ("ein langer Anfang eines Satzes ", ""), "aAäÄ²b", ("", "!", "２")
+STARTS, WORDS, ENDS = ("ein langer Anfang eines Satzes ", ""), "aAäÄb", ("", "!", "２", "2")
 SENTENCES = st.sampled_from([f"{start}{word}{end}" for start in STARTS for word in WORDS for end in ENDS])
 
 

@@ -23,10 +23,4 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     return each(lambda pair: "max_share" if is_capitals(pair.source) or is_capitals(pair.target) else None)
 
 
-FILTER = Filter(
-    name="capitals",
-    title="Capitals",
-    settings=Settings,
-    check=check,
-    each_side=True,
-)
+FILTER = Filter(name="capitals", title="Capitals", settings=Settings, check=check, each_side=True)

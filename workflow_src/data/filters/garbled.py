@@ -92,10 +92,5 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
 
 
 FILTER = Filter(
-    name="garbled",
-    title="Entities and mojibake",
-    settings=Settings,
-    check=check,
-    each_side=True,
-    conflict=conflict,
+    name="garbled", title="Entities and mojibake", settings=Settings, check=check, each_side=True, conflict=conflict
 )

@@ -34,10 +34,4 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="invisible",
-    title="Invisible characters",
-    settings=Settings,
-    check=check,
-    each_side=True,
-)
+FILTER = Filter(name="invisible", title="Invisible characters", settings=Settings, check=check, each_side=True)

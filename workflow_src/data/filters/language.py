@@ -112,11 +112,4 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="language",
-    title="Language",
-    settings=Settings,
-    check=check,
-    each_side=True,
-    conflict=conflict,
-)
+FILTER = Filter(name="language", title="Language", settings=Settings, check=check, each_side=True, conflict=conflict)

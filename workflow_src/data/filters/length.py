@@ -55,11 +55,4 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="length",
-    title="Length",
-    settings=Settings,
-    check=check,
-    each_side=True,
-    conflict=conflict,
-)
+FILTER = Filter(name="length", title="Length", settings=Settings, check=check, each_side=True, conflict=conflict)

@@ -24,10 +24,4 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="letters",
-    title="Share of letters",
-    settings=Settings,
-    check=check,
-    each_side=True,
-)
+FILTER = Filter(name="letters", title="Share of letters", settings=Settings, check=check, each_side=True)

@@ -31,10 +31,4 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="longest_word",
-    title="Longest word",
-    settings=Settings,
-    check=check,
-    each_side=True,
-)
+FILTER = Filter(name="longest_word", title="Longest word", settings=Settings, check=check, each_side=True)

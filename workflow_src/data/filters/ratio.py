@@ -45,10 +45,4 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="ratio",
-    title="Length ratio",
-    settings=Settings,
-    check=check,
-    conflict=conflict,
-)
+FILTER = Filter(name="ratio", title="Length ratio", settings=Settings, check=check, conflict=conflict)

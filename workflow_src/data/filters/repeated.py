@@ -55,11 +55,4 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     return judge
 
 
-FILTER = Filter(
-    name="repeated",
-    title="Repeated",
-    settings=Settings,
-    check=check,
-    conflict=conflict,
-    looks_back=True,
-)
+FILTER = Filter(name="repeated", title="Repeated", settings=Settings, check=check, conflict=conflict, looks_back=True)

@@ -32,11 +32,4 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="score",
-    title="Score",
-    settings=Settings,
-    check=check,
-    needs=(SCORES,),
-    conflict=conflict,
-)
+FILTER = Filter(name="score", title="Score", settings=Settings, check=check, needs=(SCORES,), conflict=conflict)

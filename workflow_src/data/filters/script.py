@@ -57,11 +57,4 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-FILTER = Filter(
-    name="script",
-    title="Script",
-    settings=Settings,
-    check=check,
-    each_side=True,
-    conflict=conflict,
-)
+FILTER = Filter(name="script", title="Script", settings=Settings, check=check, each_side=True, conflict=conflict)
