@@ -200,6 +200,7 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", float("nan")), "minimum"),
         ("score", {"minimum": 0.5}, ("de", "en"), ("a", "b", None), None),
         ("score", {"minimum": 0.5, "missing": False}, ("de", "en"), ("a", "b", None), "missing"),
+        ("garbled", {}, ("de", "en"), ("a &#X2f; b", "a &#x2F; b"), Pair("a / b", "a / b")),
     ],
 )  # fmt: skip
 def test_verdicts(name, settings, languages, pair, verdict):
