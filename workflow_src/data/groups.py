@@ -41,7 +41,7 @@ def groups_of(pairs: Pairs) -> Groups:
 
     Every sentence is a node by the 64 bits of its hash; both sentences of a pair are joined, and each `bare` sentence
     with its key. A group has the name of the second sentence of a pair, that of the last group which others were joined
-    to: draws depend on the order of names. Memory for about 100 bytes a pair.
+    to: draws depend on the order of names. Memory for about 200 bytes a pair.
     """
     count = len(pairs)
     first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
