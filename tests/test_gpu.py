@@ -25,6 +25,7 @@ from miniatures import (
     transformer,
     translate,
 )
+from sessions import translated
 
 from workflow_src import registry
 from workflow_src.config.experiment import TrainingConfig
@@ -129,7 +130,7 @@ def test_captured_searches_translate_like_dynamic_shapes(name):
     search = open_search(own_networks(models, settings), settings, scored=False)
     expected = search.translate(pad(sources, eos=True)).tokens
     for size in (1, 3):
-        by_batch = [engine.translate(sources[i : i + size], settings).tokens for i in range(0, 7, size)]
+        by_batch = [translated(engine, sources[i : i + size], settings).tokens for i in range(0, 7, size)]
         assert [row for rows in by_batch for row in rows] == expected
     assert engine._programs and all(program.graph is not None for program in engine._programs.values())
 
@@ -144,7 +145,7 @@ def test_captured_autoregressive_searches_agree(search):
     engine = CapturedSearches({"transformer": on_gpu[MODEL]}, runtime.device)
     for batch in (sources, sources[:1], sources[1:2], sources[:3], sources[3:6], sources):
         expected = searched(networks, pad(batch, eos=True), settings)
-        actual = engine.translate(batch, settings, scored=True, networks=on_gpu)
+        actual = translated(engine, batch, settings, scored=True, networks=on_gpu)
         assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-9)
     programs = [*engine._steps._programs.values(), *engine._blocks._programs.values()]
     assert any(program.graph is not None for program in programs)

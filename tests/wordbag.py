@@ -184,7 +184,8 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.runtime.device import choose, set_threads
-from workflow_src.serving.translator import Translator, load_models
+from workflow_src.serving.models import load_models
+from workflow_src.serving.translator import Translator
 from workflow_src.spec import Export
 
 

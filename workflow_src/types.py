@@ -205,6 +205,8 @@ class Hypotheses:
     traces: list[list[list[int]]] | None = None
     # Latent search only: distinct candidates that were ranked.
     candidates: list[int] | None = None
+    # CTranslate2 only: whether the length limit cut a hypothesis, which our own search ends otherwise.
+    cut: list[bool] | None = None
     # Searches with several hypotheses a sentence: all of them, best first, `tokens` among them. Computed when called;
     # scores are comparable only where the search was `scored`.
     ranked: Callable[[], list[Ranked]] | None = dataclasses.field(default=None, repr=False, compare=False)
@@ -244,21 +246,6 @@ class DevFigures:
     smallest: bool = False
     differences: Mapping[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     fault: Callable[[Mapping[str, float]], str | None] | None = None
-
-
-class ImportedNetwork(Protocol):
-    """The network of a system that was made elsewhere, as distillation calls it; sources are normalised lines.
-
-    `longest_source` and `lengths` count the network's own subwords.
-    """
-
-    longest_source: int
-
-    def lengths(self, lines: list[str]) -> list[int]: ...
-
-    def translate(
-        self, lines: list[str], settings: spec.SearchSettings, batch: int, scored: bool = True
-    ) -> Hypotheses: ...
 
 
 # The networks that a search works with, by role: models of `nn/models.py`, whose class is known only when a bundle is

@@ -26,6 +26,7 @@ from torch.profiler import ProfilerActivity, profile
 from workflow_src.decoding.batches import search_all
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.cuda_graphs import CapturedSearches
+from workflow_src.engines.session import Request
 from workflow_src.families.build import build
 from workflow_src.registry import families, searches
 from workflow_src.types import EOS, Hypotheses
@@ -120,8 +121,9 @@ def captured_search_of(row: Row) -> Callable[[], Hypotheses] | None:
     settings = declared.settings(**row.settings)
     if not (declared.program or declared.positions or declared.blocks) or declared.varies(settings):
         return None
-    engine = CapturedSearches({family: model.to(device) for family, model in networks(row).items()}, device)
-    return lambda: engine.translate([SENTENCE], settings)
+    models = {family: model.to(device) for family, model in networks(row).items()}
+    engine, request = CapturedSearches(models, device), Request(settings, own_networks(models, settings))
+    return lambda: engine.search([SENTENCE], request)
 
 
 def captured(row: Row) -> Counter[str] | None:

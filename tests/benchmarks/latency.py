@@ -18,7 +18,8 @@ import time
 from collections.abc import Callable
 
 from workflow_src.data.lines import read_lines
-from workflow_src.engines.onnxruntime import choose_engine
+from workflow_src.engines.choose import choose
+from workflow_src.registry import families
 from workflow_src.serving.translator import Translator
 
 ROWS = (("prior-mean", 0), ("delta", 1), ("score", 1), ("score", 4))
@@ -69,7 +70,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     for engine in arguments.engines:
-        choose_engine(engine, "cpu", "float32", True)
+        # With a warning where 8 bits are not safe.
+        choose(engine, "cpu", "float32", families()["lvm"], ["prior-mean"])
     rows = rows_of(arguments)
     lines = list(itertools.islice(read_lines(arguments.source), arguments.sentences))
     wall = {name: [float("inf")] * len(lines) for name in rows}

@@ -67,7 +67,7 @@ def main() -> None:
     pairs = [pair for pair, _ in zip(zip(*lines, strict=True), range(arguments.sentences), strict=False) if all(pair)]
     sources = translator.subwords.encode_source([source for source, _ in pairs])
     references = translator.subwords.encode_target([reference for _, reference in pairs])
-    drafts = translator.search_ids(sources, searches()[SEARCHES[family]].settings()).tokens
+    drafts = translator.search_ids(sources, translator.request(searches()[SEARCHES[family]].settings())).tokens
     print(f"subwords of outputs for each of the references: {sum(map(len, drafts)) / sum(map(len, references)):.3f}")
     if family == "dat":
         figures = [graph_figures(translator.models["dat"], ids) for ids in sources]
@@ -76,7 +76,7 @@ def main() -> None:
     if arguments.verifier is None:
         return
     verifier = Translator.load(arguments.verifier, "cpu", engine="eager")
-    outputs = verifier.search_ids(sources, searches()["greedy"].settings()).tokens
+    outputs = verifier.search_ids(sources, verifier.request(searches()["greedy"].settings())).tokens
     lengths = [accepted(draft, output) for draft, output in zip(drafts, outputs, strict=True)]
     print(f"drafts that are the whole output: {mean(d == o for d, o in zip(drafts, outputs, strict=True)):.3f}")
     print(f"words of the output that the draft begins with: {sum(lengths) / sum(map(len, outputs)):.3f}")

@@ -34,9 +34,10 @@ from torch import nn
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.search import open_search, own_networks
-from workflow_src.engines.choose import open_engine
-from workflow_src.engines.ctranslate2 import Engine
+from workflow_src.engines.choose import open_session
+from workflow_src.engines.ctranslate2 import CTranslate2Session
 from workflow_src.engines.ctranslate2_spec import write_model
+from workflow_src.engines.session import Request, System
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.registry import engines, families, search_of, searches
@@ -173,9 +174,11 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
         for kind in declared.compute_types if device.type == "cpu" else [options.precision]:
-            engine = open_engine(declared, models, declared.modes[kind], device)
-            engine.prepare(settings, False, None, batch == 1)
-            call = functools.partial(engine.search, sources, settings, False)
+            system = System(str(device), declared.modes[kind], torch.get_num_threads(), models)
+            engine = open_session(declared, system)
+            request = Request(settings, own_networks(models, settings))
+            engine.prepare(request, batch == 1)
+            call = functools.partial(engine.search, sources, request)
             yield f"{declared.title}, {kind}", drafted(call, row, options, batch)
 
 
@@ -188,8 +191,8 @@ def ctranslate2_calls(model: nn.Module, settings, sources, options) -> Iterator[
     with tempfile.TemporaryDirectory() as folder:
         write_model(model, pieces, folder)
         for kind in ("float32", "int8"):
-            engine = Engine(folder, pieces, model.config.max_positions, compute_type=kind)
-            decode = functools.partial(engine.decode, sources, settings, len(sources), False)
+            engine = CTranslate2Session(folder, pieces, model.config.max_positions, compute_type=kind)
+            decode = functools.partial(engine.search, sources, Request(settings))
             yield f"{declared.title}, {kind}", [decode]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -46,35 +49,42 @@ def search_rows(
     batch: int,
     ranked: bool = False,
     watch: Watch | None = None,
+    threads: int = 1,
 ) -> Hypotheses:
-    """`search_all` for a search that takes lists of ids instead of a padded tensor."""
-    steps = [0] * len(sources)
-    result = Hypotheses([[] for _ in sources], [0.0] * len(sources), steps)
+    """`search_all` for a search that takes lists of ids instead of a padded tensor, in so many `threads` at once."""
+    result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
     hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
     result.ranked = (lambda: hypotheses_by_row) if ranked else None
     batches, count = longest_first(sources, batch), 0
-    for rows in batches:
-        batch_result = search([sources[i] for i in rows])
-        for position, row in enumerate(rows):
-            result.tokens[row] = batch_result.tokens[position]
-            result.scores[row] = batch_result.scores[position]
-            steps[row] = batch_result.steps[position] if batch_result.steps else 0
-        if batch_result.candidates is not None:
-            result.candidates = result.candidates or [0] * len(sources)
-            for position, row in enumerate(rows):
-                result.candidates[row] = batch_result.candidates[position]
-        if batch_result.traces is not None:
-            if result.traces is None:
-                result.traces = [[[] for _ in sources] for _ in batch_result.traces]
-            for trace_outputs, translations in zip(result.traces, batch_result.traces, strict=True):
-                for row, tokens in zip(rows, translations, strict=True):
-                    trace_outputs[row] = tokens
-        if batch_result.ranked is None:
-            result.ranked = None
-        elif ranked:
-            for row, hypotheses in zip(rows, batch_result.ranked(), strict=True):
-                hypotheses_by_row[row] = hypotheses
-        count += len(rows)
-        if watch is not None:
-            watch(count, sum(map(len, batches)))
+    groups = ([sources[row] for row in rows] for rows in batches)
+    with contextlib.ExitStack() as stack:
+        several = stack.enter_context(ThreadPoolExecutor(threads)).map if threads > 1 else map
+        for rows, batch_result in zip(batches, several(search, groups), strict=True):
+            for name in ("tokens", "scores", "steps", "candidates", "cut"):
+                _place(result, name, rows, getattr(batch_result, name))
+            if batch_result.traces is not None:
+                if result.traces is None:
+                    result.traces = [[[] for _ in sources] for _ in batch_result.traces]
+                for trace_outputs, translations in zip(result.traces, batch_result.traces, strict=True):
+                    for row, tokens in zip(rows, translations, strict=True):
+                        trace_outputs[row] = tokens
+            if batch_result.ranked is None:
+                result.ranked = None
+            elif ranked:
+                for row, hypotheses in zip(rows, batch_result.ranked(), strict=True):
+                    hypotheses_by_row[row] = hypotheses
+            count += len(rows)
+            if watch is not None:
+                watch(count, sum(map(len, batches)))
     return result
+
+
+def _place(result: Hypotheses, name: str, rows: Sequence[int], values: Sequence[Any] | None) -> None:
+    """Put the values of a batch into a column of all sentences, which is 0 for those without any."""
+    if values is None:
+        return
+    if getattr(result, name) is None:
+        setattr(result, name, [0] * len(result.tokens))
+    column = getattr(result, name)
+    for row, value in zip(rows, values, strict=True):
+        column[row] = value

@@ -59,26 +59,26 @@ CONTINUUM = Engine(
     name="eager",
     title="Continuum",
     serves=_everything,
-    open="workflow_src.serving.translator:Translator",
+    open="workflow_src.engines.eager:open_networks",
     modes={None: "eager"},
 )
 CTRANSLATE2 = Engine(
     name="ctranslate2",
     title="CTranslate2",
     serves=_beams,
-    open="workflow_src.serving.ctranslate2:CTranslate2Translator",
+    open="workflow_src.engines.ctranslate2_imported:open_folder",
     compute_types=("float32", "int8", "float16"),
     packages=("ctranslate2",),
     exports="ctranslate2",
     export="workflow_src.engines.ctranslate2_spec:export",
-    distil="workflow_src.engines.ctranslate2_distil:distil",
+    distil="workflow_src.engines.ctranslate2_distil:open_distilling",
     look=Look(marker="P"),
 )
 ONNXRUNTIME = Engine(
     name="onnxruntime",
     title="ONNX Runtime",
     serves=_programs,
-    open="workflow_src.engines.onnxruntime:open_networks",
+    open="workflow_src.engines.exported:open_networks",
     compute_types=("float32", "int8"),
     # On a GPU its modes mean another engine.
     devices=("cpu",),

@@ -1,92 +1,74 @@
-"""Choosing and opening the engine that computes a system's searches in place of our own code."""
+"""Choosing the engine of the table (`engines/__init__.py`) that computes a system's searches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
-from torch import nn
+import functools
+import logging
+import platform
+from collections.abc import Sequence
 
 from workflow_src import registry
-from workflow_src.engines.onnxruntime import choose_engine
+from workflow_src.engines.session import Session, System
 from workflow_src.errors import ConfigError
+from workflow_src.runtime.device import cpu_flags
 from workflow_src.spec import Engine, Family, SearchSettings
-from workflow_src.types import Hypotheses, Networks
 
-EAGER = "eager"
+log = logging.getLogger("continuum")
 
-
-class Opened:
-    """An engine opened for the networks of a system."""
-
-    def __init__(self, declared: Engine, inner: Any):
-        self.declared, self.inner = declared, inner
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool,
-        networks: Networks | None = None,
-    ) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch.
-
-        `networks` are those of the search by role; None: those of the system itself.
-        """
-        return self.inner.translate(sources, settings, scored, networks)
-
-    def ready(
-        self,
-        settings: SearchSettings,
-        scored: bool,
-        networks: Networks | None = None,
-        alone: bool = True,
-    ) -> bool:
-        """Whether single sentences (`alone`), or batches, can be translated without seconds of preparation."""
-        return self.inner.ready(settings, scored, networks, alone)
-
-    def gains(self, settings: SearchSettings, alone: bool) -> bool:
-        """Whether the engine is faster than our own code for single sentences (`alone`), or for batches."""
-        return alone or self.inner.gains_in_batches(settings)
-
-    def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
-        """Prepare the engine, which takes seconds; returns whether that was possible."""
-        return self.inner.prepare(settings, scored, networks, alone)
+AUTO, EAGER, FAST, FAST_INT8 = "auto", "eager", "fast", "fast-int8"
 
 
-def choose_mode(
-    engine: str, device: str, precision: str, family: Family, searches: Sequence[str]
-) -> tuple[str, Engine | None]:
-    """The mode (eager, fast, fast-int8) for these settings, and its engine; None is our own code.
+def choose(mode: str, device: str, precision: str, family: Family, search_names: Sequence[str]) -> tuple[str, Engine]:
+    """The mode (eager, fast, fast-int8) that `mode` means on this device, and its engine; auto is fast where an engine
+    serves any of the searches, else eager.
 
-    Raises InputError for a mode that is unknown or cannot serve any of the searches on this device.
+    Raises InputError for a mode that is unknown or cannot serve.
     """
-    system_searches = [registry.searches()[name] for name in searches]
-    kind = device.split(":")[0]
-    offered = [
-        declared
-        for declared in registry.engines().values()
-        if kind in declared.devices and set(declared.modes.values()) - {EAGER}
-    ]
-    serving = [
-        declared
-        for declared in offered
-        if any(declared.serves(family, search, search.settings()) is None for search in system_searches)
-    ]
-    mode = choose_engine(engine, device, precision, bool(serving))
+    engines = registry.engines().values()
+    modes = [AUTO, *dict.fromkeys(name for declared in engines for name in declared.modes.values())]
+    if mode not in modes:
+        raise ConfigError("engine", mode, allowed=modes)
     if mode == EAGER:
-        return mode, None
-    on_device = [declared for declared in offered if mode in declared.modes.values()]
-    for declared in on_device:
-        if declared in serving:
-            return mode, declared
-    if engine == "auto":
-        return EAGER, None
-    problem = f"none on {kind}"
-    if on_device:
-        problem = f"{on_device[0].name} {why_not(on_device[0], family, system_searches[0].settings())}"
-    raise ConfigError("engine", engine, problem=problem, hint="use engine eager")
+        return EAGER, registry.default_engine()
+    reasons: list[tuple[bool, str]] = []
+    for declared in engines:
+        wanted = FAST if mode == AUTO else mode
+        if wanted not in declared.modes.values():
+            continue
+        is_on_device, reason = _cannot(declared, device, precision, family, search_names)
+        if reason is None:
+            if wanted == FAST_INT8 and not int8_is_safe():
+                log.warning(
+                    "warning: this processor lacks VNNI instructions; its 8-bit products may overflow, so translations "
+                    "may be worse than those of others"
+                )
+            return wanted, declared
+        reasons.append((not is_on_device, reason))
+    if mode == AUTO:
+        return EAGER, registry.default_engine()
+    # That of an engine for this device comes first.
+    raise ConfigError("engine", mode, problem=min(reasons)[1], hint="use engine eager")
+
+
+def _cannot(
+    declared: Engine, device: str, precision: str, family: Family, search_names: Sequence[str]
+) -> tuple[bool, str | None]:
+    """Whether an engine runs on a device, and why it computes no search of a system there; None where it does."""
+    kind = device.split(":")[0]
+    is_on_device = kind in declared.devices
+    settings = [registry.searches()[name].settings() for name in search_names]
+    refusals = [why_not(declared, family, search_settings) for search_settings in settings]
+    reason = None
+    if not is_on_device:
+        places = " and ".join({"cpu": "CPUs", "cuda": "GPUs"}[place] for place in declared.devices)
+        reason = f"{declared.name} runs on {places}, and the device is {device}"
+    elif all(refusals):
+        reason = f"{declared.name} {next(iter(refusals), 'computes searches, and the system has none')}"
+    elif None not in declared.modes and precision not in declared.modes:
+        reason = f"{declared.name} reads float32 weights, and the precision is {precision}"
+    elif not declared.installed():
+        reason = f'{declared.name} needs {" and ".join(declared.packages)} (the extra "fast")'
+    return is_on_device, reason
 
 
 def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str | None:
@@ -96,6 +78,18 @@ def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str |
     return reason.partition(";")[0] if reason else None
 
 
-def open_engine(declared: Engine, models: Mapping[str, nn.Module], mode: str, device: torch.device) -> Opened:
-    """The engine for networks by the names of their families."""
-    return Opened(declared, registry.import_object(declared.open)(models, mode, device))
+def open_session(declared: Engine, system: System) -> Session:
+    """The engine, opened for a system."""
+    return registry.import_object(declared.open)(system)
+
+
+@functools.cache
+def int8_is_safe() -> bool:
+    """Whether this CPU adds 8-bit products without saturating: it has VNNI instructions.
+
+    Older x86 processors add pairs of products in 16 bits, which overflow: results would depend on the machine.
+    """
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    flags = cpu_flags()
+    return "avx512_vnni" in flags or "avx_vnni" in flags

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.decoding.batches import Watch, longest_first
 from workflow_src.engines.ctranslate2_spec import library
+from workflow_src.engines.session import Request, Session
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import forks
 from workflow_src.runtime.device import check_device
-from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, Hypotheses, Ranked
 
 COMPUTE_TYPES = ("float32", "int8", "float16")
-# Settings of greedy and beam search that are arguments of `Engine.search`.
-SETTINGS = ("beam", "length_penalty", "max_length_ratio")
 
 
 def device_and_index(device: str) -> tuple[str, int]:
@@ -49,14 +46,7 @@ class Affixes:
     end: str | None = None
 
 
-class _OfThread(threading.local):
-    """What an engine keeps for each thread."""
-
-    def __init__(self) -> None:
-        self.cut: list[int] = []
-
-
-class Engine:
+class CTranslate2Session(Session):
     """A loaded CTranslate2 model folder. `pieces` are the subwords of the ids of both sides, as when it was written.
 
     `inter_threads` batches are decoded at once, each with `intra_threads` threads. `affixes` are tokens around
@@ -74,6 +64,7 @@ class Engine:
         intra_threads: int = 1,
         affixes: Affixes | None = None,
     ):
+        super().__init__()
         if compute_type not in COMPUTE_TYPES:
             raise ConfigError("compute_type", compute_type, allowed=COMPUTE_TYPES)
         ct2 = library()
@@ -82,7 +73,7 @@ class Engine:
         if compute_type not in supported:
             problem = f"it does not run on this {self.kind} with CTranslate2"
             raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
-        self.folder = folder
+        self.folder, self.device, self.precision = folder, self.kind, compute_type
         self._options: dict[str, Any] = {
             "device": self.kind,
             "device_index": index,
@@ -92,7 +83,6 @@ class Engine:
         }
         self._opened = self._open()
         self._lock = threading.Lock()
-        self._of_thread = _OfThread()
         forks.renew_in_children(self)
         self.max_positions = max_positions
         self.source_pieces = pieces["source"]
@@ -107,11 +97,6 @@ class Engine:
         except RuntimeError as failure:
             problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
             raise ArtifactError(self.folder, problem, "make it again") from None
-
-    @property
-    def cut(self) -> list[int]:
-        """Sentences of the last search of this thread (positions in its sources) of which a limit cut a hypothesis."""
-        return self._of_thread.cut
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -131,92 +116,45 @@ class Engine:
         """The longest output of a source of `length` subwords, as `beam.limits` has it."""
         return min(int(length * ratio + 10), self.max_positions - 1 - len(self.affixes.target_prefix))
 
-    def decode(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int = 64,
-        scored: bool = True,
-        ranked: bool = False,
-        watch: Watch | None = None,
-    ) -> Hypotheses:
-        """`search` with the settings of a greedy or beam search."""
-        # Greedy search has neither a beam nor a penalty: it is a beam of one.
-        fields = {name: value for name, value in dict(settings).items() if name in SETTINGS}
-        return self.search(sources, **fields, batch=batch, scored=scored, ranked=ranked, watch=watch)
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        beam: int = 1,
-        length_penalty: float = 1.0,
-        max_length_ratio: float = 2.0,
-        batch: int = 64,
-        scored: bool = True,
-        ranked: bool = False,
-        watch: Watch | None = None,
-    ) -> Hypotheses:
-        """The best hypothesis for each source (subword ids without end symbols); greedy search is beam 1.
-
-        Scores are log-probability / (tokens with the end symbol) ** length_penalty; 0 without `scored`. Empty sources
-        are not searched: their translation is empty. With `ranked`, all hypotheses that ended are kept. `watch` is
-        called after every batch.
-        """
-        limits = [self.limit(len(source), max_length_ratio) for source in sources]
+    def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
+        """Greedy search is a beam of one. Scores are log-probability / (tokens with the end symbol) ** length_penalty.
+        Hypotheses that did not end are left out, unless none did."""
+        settings: Any = request.settings
+        # Greedy search has neither a beam nor a penalty.
+        beam, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
+        limits = [self.limit(len(source), settings.max_length_ratio) for source in sources]
         words = [self.source_words(source) for source in sources]
-        # With a penalty of exactly 0 the library ends a search earlier than ours does.
-        penalty = max(length_penalty, 1e-9) if beam > 1 else 1.0
         options: dict[str, Any] = {
             # All hypotheses are returned: one beyond the limit shows that the search went on beyond it.
             "beam_size": beam,
             "num_hypotheses": beam,
-            "length_penalty": penalty,
+            # With a penalty of exactly 0 the library ends a search earlier than ours does.
+            "length_penalty": max(penalty, 1e-9) if beam > 1 else 1.0,
             "return_end_token": True,
             "min_decoding_length": 0,
             "max_input_length": 0,
-            "return_scores": scored,
+            "return_scores": request.details,
         }
-        groups, count = longest_first(sources, batch), 0
-        hypotheses = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
-        hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
-        hypotheses.ranked = (lambda: hypotheses_by_row) if ranked else None
-        self._of_thread.cut = []
-        for group, results in self._translate(words, groups, limits, options, len(groups) > 1):
-            for i, result in zip(group, results, strict=True):
-                longest = limits[i] + 1 + len(self.affixes.target_prefix)
-                if any(len(hypothesis) > longest for hypothesis in result.hypotheses):
-                    ((_, (result,)),) = self._translate(words, [[i]], limits, options, False)
-                ended = self._ended(result, limits[i], i)
-                hypotheses.scores[i], hypotheses.tokens[i] = ended[0]
-                if ranked:
-                    hypotheses_by_row[i] = ended
-            count += len(group)
-            if watch is not None:
-                watch(count, sum(map(len, groups)))
-        return hypotheses
+        results = self._translated(words, max(limits), options)
+        ranked: list[Ranked] = []
+        cut: list[bool] = []
+        for source, limit, result in zip(words, limits, results, strict=True):
+            if any(len(hypothesis) > limit + 1 + len(self.affixes.target_prefix) for hypothesis in result.hypotheses):
+                (result,) = self._translated([source], limit, options)
+            ended = self._ended(result)
+            cut.append(len(ended) < len(result.hypotheses))
+            ranked.append(ended or [self._cut_short(result, limit)])
+        scores, tokens = zip(*(entries[0] for entries in ranked), strict=True)
+        return Hypotheses(list(tokens), list(scores), [0] * len(sources), cut=cut, ranked=lambda: ranked)
 
-    def _translate(
-        self,
-        words: Sequence[list[str]],
-        groups: Sequence[list[int]],
-        limits: Sequence[int],
-        options: dict[str, Any],
-        asynchronous: bool,
-    ) -> Iterator[tuple[list[int], list[Any]]]:
-        """(group, its results) for groups of sentences; `asynchronous`: several at once, as threads allow."""
+    def _translated(self, words: list[list[str]], limit: int, options: dict[str, Any]) -> list[Any]:
         prefix = list(self.affixes.target_prefix)
-        started = [
-            self.translator.translate_batch(
-                [words[i] for i in group],
-                target_prefix=[prefix] * len(group) if prefix else None,
-                max_decoding_length=max(limits[i] for i in group) + 1 + len(prefix),
-                asynchronous=asynchronous,
-                **options,
-            )
-            for group in groups
-        ]
-        for group, results in zip(groups, started, strict=True):
-            yield group, [result.result() for result in results] if asynchronous else results
+        return self.translator.translate_batch(
+            words,
+            target_prefix=[prefix] * len(words) if prefix else None,
+            max_decoding_length=limit + 1 + len(prefix),
+            **options,
+        )
 
     def source_words(self, source: Sequence[int]) -> list[str]:
         """Tokens of a source, with affixes."""
@@ -238,17 +176,24 @@ class Engine:
         )
         return [sum(result.log_probs) for result in results]
 
-    def _ended(self, result: Any, limit: int, sentence: int) -> Ranked:
-        """Scores (0 where there are none) and ids of the hypotheses that ended, best first; where none did, of the best
-        hypothesis, cut at the limit."""
-        scores = result.scores or [0.0] * len(result.hypotheses)
-        outputs = [pieces[len(self.affixes.target_prefix) :] for pieces in result.hypotheses]
-        ended = [
-            (score, pieces[:-1])
-            for score, pieces in zip(scores, outputs, strict=True)
+    def _ended(self, result: Any) -> Ranked:
+        """Scores (0 where there are none) and ids of the hypotheses that ended, best first."""
+        return [
+            (score, self._ids(pieces[:-1]))
+            for score, pieces in zip(_scores(result), map(self._outputs, result.hypotheses), strict=True)
             if pieces and pieces[-1] == self.end
         ]
-        if len(ended) < len(result.hypotheses):
-            self.cut.append(sentence)
-        hypotheses = ended or [(scores[0], outputs[0][:limit])]
-        return [(score, [self.target_ids[piece] for piece in pieces]) for score, pieces in hypotheses]
+
+    def _cut_short(self, result: Any, limit: int) -> tuple[float, list[int]]:
+        """The best hypothesis, with its score, cut at the limit."""
+        return _scores(result)[0], self._ids(self._outputs(result.hypotheses[0])[:limit])
+
+    def _outputs(self, pieces: list[str]) -> list[str]:
+        return pieces[len(self.affixes.target_prefix) :]
+
+    def _ids(self, pieces: list[str]) -> list[int]:
+        return [self.target_ids[piece] for piece in pieces]
+
+
+def _scores(result: Any) -> list[float]:
+    return result.scores or [0.0] * len(result.hypotheses)

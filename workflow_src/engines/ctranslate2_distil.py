@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from typing import Any
 
-from torch import nn
-
-from workflow_src.data.subwords import Subwords
-from workflow_src.engines.ctranslate2 import Engine
+from workflow_src.engines.ctranslate2 import CTranslate2Session
 from workflow_src.engines.ctranslate2_spec import write_model
-from workflow_src.runtime.device import Runtime
-from workflow_src.types import Hypotheses, max_positions
+from workflow_src.engines.session import System
+from workflow_src.types import max_positions
 
 
-def distil(
-    network: nn.Module, subwords: Subwords, runtime: Runtime, threads: int
-) -> Callable[[list[list[int]], Any, int], tuple[Hypotheses, list[int]]]:
-    """(source ids, beam settings, batch) -> hypotheses in float32, and indices of sentences with cut hypotheses.
+def open_distilling(system: System) -> CTranslate2Session:
+    """A session in float32 of the one network of a system. It has a thread for each of several batches at once.
 
-    Where the length limit cuts a hypothesis, the library stops and our own search goes on: the two may differ there.
+    Where the length limit cuts a hypothesis (`Hypotheses.cut`), the library stops and our own search goes on: the two
+    may differ there.
     """
+    (network,) = system.networks.values()
+    assert system.subwords is not None, "systems of bundles have subwords"
+    names = system.subwords.names()
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:
-        write_model(network, subwords.names(), folder)
-        # Several batches at once, one thread each: threads within a batch gain little for models of this size.
-        engine = Engine(
-            folder,
-            subwords.names(),
-            max_positions(network),
-            device=str(runtime.device),
-            inter_threads=threads,
+        write_model(network, names, folder)
+        # Threads within a batch gain little for models of this size.
+        return CTranslate2Session(
+            folder, names, max_positions(network), device=system.device, inter_threads=system.threads
         )
-
-    def search(sources: list[list[int]], settings: Any, batch: int) -> tuple[Hypotheses, list[int]]:
-        return engine.decode(sources, settings, batch), list(engine.cut)
-
-    return search

@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from workflow_src.data.normalise import Normaliser
-from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.batches import Watch
-from workflow_src.engines.ctranslate2 import Affixes, Engine
+from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Affixes, CTranslate2Session, device_and_index
+from workflow_src.engines.session import Request, Session, System
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.ctranslate2 import (
     ENDINGS,
@@ -29,7 +27,6 @@ from workflow_src.families.ctranslate2 import (
     CTranslate2Config,
 )
 from workflow_src.records.atomic import read_json
-from workflow_src.spec import SearchSettings
 from workflow_src.types import EOS, PAD, Hypotheses, Ranked
 
 if TYPE_CHECKING:
@@ -114,66 +111,54 @@ def _model(path: Path) -> SentencePieceProcessor:
 class Source(list[int]):
     """The model's own subwords of a line, and the line itself, from which outputs take their placeholders."""
 
-    def __init__(self, ids: list[int], line: str):
+    def __init__(self, ids: Sequence[int], line: str):
         super().__init__(ids)
         self.line = line
 
 
 class ImportedModel(nn.Module):
-    """A model that translates and scores in ids of `subwords`; `single` and `parallel` are its engines for few and for
-    many sentences."""
+    """A model that translates and scores in ids of `subwords`. It also reads sources as `Subwords` does, in subwords of
+    its own."""
 
-    def __init__(
-        self,
-        single: Engine,
-        parallel: Engine,
-        pieces: Pieces,
-        subwords: Subwords,
-        source: Normaliser,
-        target: Normaliser,
-    ):
+    def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
         super().__init__()
-        self.single, self.parallel = single, parallel
-        self.pieces, self.subwords = pieces, subwords
-        self.source, self.target = source, target
-        # Its positions hold subwords of its own: `too_long` counts them.
+        assert system.subwords and system.source and system.target, "folders have subwords and normalisers"
+        self.library, self.pieces, self.subwords = library, pieces, system.subwords
+        self.source, self.target = system.source, system.target
+        # Its positions hold subwords of its own: `longest_source` counts them.
         self.config = types.SimpleNamespace(max_positions=2**31)
 
-    def encode(self, lines: list[str]) -> list[Source]:
+    def encode_source(self, lines: list[str]) -> list[Source]:
         """The model's own subwords of normalised lines of the source."""
         encoded = self.pieces.encode([self.source.detokenise(line) for line in lines], "source")
         return [Source(ids, line) for ids, line in zip(encoded, lines, strict=True)]
+
+    def unknown_source(self, _line: str) -> list[str]:
+        """None: the model has a vocabulary of its own, of which no alphabet is known."""
+        return []
+
+    def pieces_source(self, source: Sequence[int]) -> list[str]:
+        """Source subwords with their affixes, without the end symbol, which the library adds by itself."""
+        return self.library.source_words(source[:-1])
+
+    @property
+    def target_size(self) -> int:
+        return len(self.pieces.names["target"])
 
     @property
     def longest_source(self) -> int:
         """Length of the longest source, in the model's own subwords."""
         affixes = self.pieces.affixes
-        return self.single.max_positions - len(affixes.source_prefix) - len(affixes.source_suffix) - self.pieces.adds
+        return self.library.max_positions - len(affixes.source_prefix) - len(affixes.source_suffix) - self.pieces.adds
 
-    def lengths(self, lines: list[str]) -> list[int]:
-        """Length of every line, in the model's own subwords."""
-        return [len(source) for source in self.encode(lines)]
-
-    def translate(self, lines: list[str], settings: SearchSettings, batch: int, scored: bool = True) -> Hypotheses:
-        """Outputs in ids of the recipe's subwords, with scores over the model's own, for normalised lines."""
-        return self.search(self.encode(lines), settings, batch, scored)
-
-    def search(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        batch: int,
-        scored: bool = True,
-        ranked: bool = False,
-        watch: Watch | None = None,
-    ) -> Hypotheses:
-        """`translate` for encoded lines."""
-        engine = self.parallel if len(sources) > batch else self.single
-        hypotheses = engine.decode(sources, settings, batch, scored, ranked, watch)
+    def search(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
+        """Outputs in ids of the recipe's subwords, with scores over the model's own."""
+        hypotheses = self.library.compute(sources, request)
         lines = [source.line if isinstance(source, Source) else "" for source in sources]
         tokens = self._targets(hypotheses.tokens, lines)
-        if hypotheses.ranked is None:
+        if not request.ranked:
             return Hypotheses(tokens, hypotheses.scores, hypotheses.steps)
+        assert hypotheses.ranked is not None, "the library gives all hypotheses"
         by_sentence = hypotheses.ranked()
         outputs = iter(
             self._targets(
@@ -192,20 +177,20 @@ class ImportedModel(nn.Module):
     def scoring_states(self, source: Tensor) -> _Sources:
         """Source (B, S) in the model's own subwords. Raises InputError for ids with placeholders, whose text is
         missing."""
-        return _Sources(self.encode(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
+        return _Sources(self.encode_source(self.subwords.decode_source([_ids(row) for row in source.tolist()])))
 
     def log_probability(self, states: _Sources, target: Tensor) -> Tensor:
         """log p(y|x) of the text of target (B, T) and its end, (B,); -inf where either is too long."""
         lines = self.subwords.decode_target([_ids(row) for row in target.tolist()])
         outputs = self.pieces.encode([self.target.detokenise(line) for line in lines], "target")
-        longest = self.single.max_positions - 1 - len(self.pieces.affixes.target_prefix)
+        longest = self.library.max_positions - 1 - len(self.pieces.affixes.target_prefix)
         fits = [
             i
             for i, (source, output) in enumerate(zip(states.sources, outputs, strict=True))
             if len(source) <= self.longest_source and len(output) <= longest
         ]
         scores = torch.full((target.size(0),), float("-inf"), device=target.device)
-        totals = self.single.score([states.sources[i] for i in fits], [outputs[i] for i in fits], PAIRS)
+        totals = self.library.score([states.sources[i] for i in fits], [outputs[i] for i in fits], PAIRS)
         scores[fits] = torch.tensor(totals, device=target.device)
         return scores
 
@@ -222,3 +207,47 @@ class _Sources:
 
 def _ids(row: list[int]) -> list[int]:
     return [i for i in row if i not in (PAD, EOS)]
+
+
+class ImportedSession(Session):
+    """A model that was made elsewhere, over the subwords of a recipe.
+
+    Ids of sources are those of the model's own subwords, ids of outputs those of the recipe.
+    """
+
+    network: ImportedModel
+
+    def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
+        super().__init__()
+        self.device, self.precision = library.device, library.precision
+        self.network = ImportedModel(library, pieces, system)
+
+    def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
+        return self.network.search(sources, request)
+
+
+def open_folder(system: System) -> Session:
+    """A folder of the rule export_ctranslate2 or import_model, in the precision float32, int8, float16, or auto:
+    float32 on CPUs, float16 on GPUs.
+
+    Raises ArtifactError where the folder cannot be loaded, InputError where the library is not installed or cannot
+    compute in this precision here.
+    """
+    assert system.folder is not None and system.subwords is not None, "engines with folders are opened with them"
+    kind, _ = device_and_index(system.device)
+    imported = isinstance(system.settings, CTranslate2Config)
+    precision = system.mode
+    # A model that only ranks outputs is opened as our own networks are, in the precision of the machine.
+    if precision == "auto" or (imported and precision not in COMPUTE_TYPES):
+        precision = "float16" if kind == "cuda" and precision == "auto" else "float32"
+    pieces = Pieces(system.folder, system.settings) if imported else None
+    library = CTranslate2Session(
+        system.folder,
+        pieces.names if pieces else system.subwords.names(),
+        system.settings.max_positions,
+        system.device,
+        precision,
+        intra_threads=system.threads,
+        affixes=pieces.affixes if pieces else None,
+    )
+    return ImportedSession(library, pieces, system) if pieces else library

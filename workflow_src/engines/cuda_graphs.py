@@ -16,25 +16,23 @@ from torch import Tensor, nn
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
-from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
+from workflow_src.decoding.search import SearchModule, graph_key
 from workflow_src.decoding.steps import StepSearch
 from workflow_src.engines.captured_blocks import CapturedBlocks
 from workflow_src.engines.captured_steps import CapturedSteps
 from workflow_src.engines.programs import Program, bucket, filled, rows
+from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, System
 from workflow_src.nn.layers import check_length
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import on_cpu
-from workflow_src.spec import SearchSettings
-from workflow_src.types import Hypotheses, Networks, max_positions
+from workflow_src.types import Hypotheses, max_positions
 
 # A graph, sentences and source width.
 Key = tuple[str, int, int]
-# Searches, by their settings, whose programs are kept.
-KEPT_SEARCHES = 16
 
 
-class CapturedSearches:
+class CapturedSearches(Session):
     """The engine for the searches of a system that have programs. `models` are its networks by family.
 
     Each program is captured once with scores and once without, as they are asked for.
@@ -43,13 +41,12 @@ class CapturedSearches:
     """
 
     def __init__(self, models: Mapping[str, nn.Module], device: torch.device):
-        self.models, self.device = dict(models), device
+        super().__init__()
+        self.models, self._device = dict(models), device
         self.limit = min(map(max_positions, models.values()))
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        # By settings and `scored`: the networks of a search, the search, and the key of its graph.
-        self._searches: Bounded[tuple[SearchSettings, bool], tuple[Networks | None, SearchModule, str]] = Bounded(
-            KEPT_SEARCHES
-        )
+        # Keys of graphs by search.
+        self._graphs: Bounded[SearchModule, str] = Bounded(2 * KEPT_SEARCHES)
         # By graph, sentences and source width: the ids, and the width of outputs.
         self._sources: dict[Key, Tensor] = {}
         self._widths: dict[Key, int] = {}
@@ -63,43 +60,19 @@ class CapturedSearches:
     def after_fork(self) -> None:
         self._lock = threading.Lock()
 
-    def ready(
-        self, _settings: SearchSettings, _scored: bool, _networks: Networks | None = None, _alone: bool = True
-    ) -> bool:
-        """A capture takes a moment, not seconds."""
-        return True
-
-    prepare = ready
-
-    def gains_in_batches(self, _settings: SearchSettings) -> bool:
-        return True
-
-    @torch.no_grad()
-    def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool = False,
-        networks: Networks | None = None,
-    ) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch.
-
-        `networks` are those of the search by role, the system's own model among them; None: only its own.
-        """
+    def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
         with self._lock:
-            return self._translated(sources, settings, scored, networks)
+            return self._translated(sources, request)
 
-    def _translated(
-        self, sources: Sequence[Sequence[int]], settings: SearchSettings, scored: bool, networks: Networks | None
-    ) -> Hypotheses:
+    def _translated(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
         count = len(sources)
-        search, graph = self._search(settings, scored, networks)
+        search, graph = self._search(request)
         limit = min(self.limit, max_positions(search.model))
         key = graph, rows(count), bucket(max(map(len, sources)) + 1, limit)
         ids = filled(sources, *key[1:])
+        if isinstance(search, (StepSearch, DraftSearch)) and not search.model.can_start_fixed:
+            return search.translate(ids[:count].to(self._device))
         if isinstance(search, StepSearch):
-            if not search.model.can_start_fixed:
-                return search.translate(ids[:count].to(self.device))
             return self._steps.translate(graph, search, ids, count)
         if isinstance(search, DraftSearch):
             return self._verified(graph, search, sources, ids)
@@ -112,17 +85,15 @@ class CapturedSearches:
 
         def draft(rows: list[Sequence[int]]) -> Hypotheses:
             if search.static:
-                return self._translated(rows, drafting.settings, False, search.drafting_networks)
-            return drafting.translate(pad(rows, eos=True).to(self.device))
+                return self._translated(rows, Request(drafting.settings, search.drafting_networks))
+            return drafting.translate(pad(rows, eos=True).to(self._device))
 
-        if not search.model.can_start_fixed:
-            return search.translate(ids[: len(sources)].to(self.device))
         return self._blocks.verify(graph, search, ids, search.drafts(sources, draft))
 
     def _outputs(self, key: Key, search: SearchModule, ids: Tensor, count: int) -> list[Tensor]:
         """Outputs of the first `count` sentences: on the CPU, or on their device where a search reads them there."""
         if key not in self._sources:
-            source = ids.to(self.device)
+            source = ids.to(self._device)
             self._widths[key] = self._widest(search, source)
             self._sources[key] = source
         self._sources[key].copy_(ids, non_blocking=True)
@@ -150,22 +121,28 @@ class CapturedSearches:
     def _program(self, key: Key, search: SearchModule) -> Program:
         if key not in self._programs:
             size, ids = self._widths[key], self._sources[key]
-            self._programs[key] = Program(lambda: search.at_width(ids, size), self.device, self.pool)
+            self._programs[key] = Program(lambda: search.at_width(ids, size), self._device, self.pool)
         return self._programs[key]
 
-    def _search(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> tuple[SearchModule, str]:
-        cached = self._searches.get((settings, scored))
-        if cached is None or (cached[0] is not networks and cached[0] != networks):
-            search = open_search(networks or own_networks(self.models, settings), settings, scored)
-            # Drafters are other systems: searches of theirs with equal settings have programs of their own.
-            graph = graph_key(settings, scored, id(search.model))
-            cached = self._searches[settings, scored] = networks, search, graph
+    def _search(self, request: Request) -> tuple[SearchModule, str]:
+        """The search of a request, and the key of its graph."""
+        is_new = request.key not in self._searches
+        search = self.opened(request)
+        if is_new:
             self._drop_unused()
-        return cached[1:]
+        return search, self._graph_of(search)
+
+    def _graph_of(self, search: SearchModule) -> str:
+        # Computing it takes longer than some sentences.
+        graph = self._graphs.get(search)
+        if graph is None:
+            # Drafters are other systems: searches of theirs with equal settings have programs of their own.
+            graph = self._graphs[search] = graph_key(search.settings, search.scored, id(search.model))
+        return graph
 
     def _drop_unused(self) -> None:
         """Free programs of searches that are not kept."""
-        graphs = {graph for _, _, graph in self._searches.values()}
+        graphs = {self._graph_of(search) for search in self._searches.values()}
         for key in [key for key in self._sources if key[0] not in graphs]:
             del self._sources[key], self._widths[key]
             self._programs.pop(key, None)
@@ -173,5 +150,5 @@ class CapturedSearches:
         self._blocks.drop_others(graphs)
 
 
-def open_networks(models: Mapping[str, nn.Module], _mode: str, device: torch.device) -> CapturedSearches:
-    return CapturedSearches(models, device)
+def open_networks(system: System) -> CapturedSearches:
+    return CapturedSearches(system.networks, torch.device(system.device))

@@ -12,12 +12,11 @@ import dataclasses
 import functools
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,24 +26,24 @@ from torch import Tensor, nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
+from workflow_src.decoding.batches import search_rows
 from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.ranking import Compiled
 from workflow_src.decoding.search import SearchModule, graph_key, open_search, own_networks
+from workflow_src.engines.choose import FAST_INT8
 from workflow_src.engines.exported_blocks import ExportedDecoder
+from workflow_src.engines.exports import EXPORTS
+from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, System
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
-from workflow_src.spec import SearchSettings
-from workflow_src.types import EOS, Hypotheses, Networks
+from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
 # Fusions that are slower on CPUs than the operators that they replace.
 DISABLED = ["SkipLayerNormFusion"]
-EXPORTER = "onnxscript"
-LIBRARIES = ("torch", "onnx", EXPORTER, "onnxruntime")
-# Sessions of graphs that are open at once.
-SESSIONS = 16
+LIBRARIES = ("torch", "onnx", "onnxscript", "onnxruntime")
 MOST_BYTES = 4 << 30
 # Files of the package that decide what a graph computes.
 CODE = ("nn/", "losses/", "decoding/", "families/", "searches/", "engines/onnx_", "types.py")
@@ -61,197 +60,150 @@ READERS = ("workflow_src.decoding.drafts:reading_source", "workflow_src.decoding
 
 
 @dataclasses.dataclass(frozen=True)
-class _Checking:
-    """A search that checks drafts: its networks, its module, the functions that read for it, the drafter's graphs."""
+class _Graph:
+    """An opened search: its module, which reads outputs, and the session of its graph."""
 
-    networks: Networks | None
-    search: DraftSearch
-    readers: tuple[ExportedFunction, ExportedFunction]
-    drafter: ExportedGraphs
-
-
-@dataclasses.dataclass(frozen=True)
-class _Opened:
-    """An opened search: its networks, its module, which reads outputs, and the session of its graph."""
-
-    networks: Networks | None
     search: SearchModule
     session: Any
 
 
-class ExportedGraphs:
+@dataclasses.dataclass(frozen=True)
+class _Drafts:
+    """An opened search that checks drafts: its module, the functions that read for it, and the drafter's graphs with
+    the request for drafts."""
+
+    search: DraftSearch
+    readers: tuple[ExportedFunction, ...]
+    drafter: ExportedGraphs
+    request: Request
+
+
+class ExportedGraphs(Session):
     """The engine for the searches of a system that have programs. `models` are its networks by family.
 
     float32: the tokens of eager inference, up to rounding. `int8`: large products in 8 bits; sentences are then
     computed one at a time, and batches change nothing.
     """
 
-    # PyTorch's exporter serves one thread of a process at a time, whichever system it exports.
-    exporting = threading.RLock()
-
     def __init__(
         self, models: Mapping[str, nn.Module], threads: int = 0, int8: bool = False, folder: Path | None = None
     ):
+        super().__init__()
         self.models, self.threads, self.int8 = dict(models), threads, int8
         self.folder = folder or cache_folder()
-        self._weights: str | None = None
-        # Every session has a copy of the weights.
-        self._sessions: Bounded[str, Any] = Bounded(SESSIONS)
-        # By settings: computing a key of the graph takes longer than a sentence.
-        self._opened: Bounded[tuple[SearchSettings, bool, bool], _Opened] = Bounded(SESSIONS)
-        self._functions: Bounded[tuple[nn.Module, str], ExportedFunction | None] = Bounded(SESSIONS)
-        self._readers: Bounded[nn.Module, tuple[ExportedFunction, ExportedFunction]] = Bounded(SESSIONS)
-        self._checking: Bounded[tuple[SearchSettings, bool], _Checking] = Bounded(SESSIONS)
-        self._drafters: Bounded[tuple[nn.Module, ...], ExportedGraphs] = Bounded(SESSIONS)
-        # Held while a graph is exported or opened; sessions themselves serve several threads.
-        self.lock = threading.RLock()
+        # Every session of the library has a copy of the weights.
+        self._sessions: Bounded[str, Any] = Bounded(KEPT_SEARCHES)
+        # By request: computing a key of the graph takes longer than a sentence.
+        self._graphs: Bounded[tuple[Hashable, bool], _Graph] = Bounded(KEPT_SEARCHES)
+        self._drafts: Bounded[Hashable, _Drafts] = Bounded(KEPT_SEARCHES)
+        self._functions: Bounded[tuple[nn.Module, str], ExportedFunction | None] = Bounded(KEPT_SEARCHES)
+        self._drafters: Bounded[tuple[nn.Module, ...], ExportedGraphs] = Bounded(KEPT_SEARCHES)
+        # Held for moments: graphs are opened in the turn of an export, for which other threads must not hold a lock.
+        self._lock = threading.Lock()
         forks.renew_in_children(self)
 
     def after_fork(self) -> None:
-        self.lock, ExportedGraphs.exporting = threading.RLock(), threading.RLock()
+        self._lock = threading.Lock()
         if self.threads == 1:
             return
-        forks.keep([dict(self._sessions), dict(self._opened), dict(self._functions), dict(self._checking)])
-        for cache in (self._sessions, self._opened, self._functions, self._readers, self._checking):
+        caches = (self._sessions, self._graphs, self._functions, self._drafts)
+        forks.keep([dict(cache) for cache in caches])
+        for cache in caches:
             cache.clear()
 
-    def ready(
-        self,
-        settings: SearchSettings,
-        scored: bool,
-        networks: Networks | None = None,
-        alone: bool = True,
-    ) -> bool:
-        """Whether the graphs of single sentences (`alone`), or those of batches, need no export."""
+    def ready(self, request: Request, alone: bool) -> bool:
         alone = alone or self.int8
-        if registry.search_of(settings).blocks:
-            checking = self._checked(settings, scored, networks)
-            drafting = checking.search.drafting.settings
-            readers_are_ready = all(reader.ready(alone) for reader in checking.readers)
-            return readers_are_ready and checking.drafter.ready(drafting, False, alone=alone)
-        key = graph_key(settings, scored, alone)
-        functions = self._functions_of_roles(settings, networks)
-        return (key in self._sessions or self._path(key).is_file()) and all(
-            function.ready(alone) for function in functions
-        )
+        if registry.search_of(request.settings).blocks:
+            drafts = self._drafts_of(request)
+            return all(reader.ready(alone) for reader in drafts.readers) and drafts.drafter.ready(drafts.request, alone)
+        key = graph_key(request.settings, request.details, alone)
+        is_exported = key in self._sessions or self._path(key).is_file()
+        return is_exported and all(function.ready(alone) for function in self._of_roles(request).values())
 
-    def gains_in_batches(self, settings: SearchSettings) -> bool:
-        """Whether graphs are faster than our own code in batches of 64, as measured."""
-        return registry.search_of(settings).batches
+    def gains(self, request: Request, alone: bool) -> bool:
+        """Batches: as measured with 64 sentences."""
+        return alone or registry.search_of(request.settings).batches
 
-    def _functions_of_roles(self, settings: SearchSettings, networks: Networks | None) -> list[ExportedFunction]:
-        compiled = self._compiled(settings, networks or {}).values()
-        functions = [network.function for network in compiled if isinstance(network, Compiled)]
-        return [function for function in functions if isinstance(function, ExportedFunction)]
-
-    def prepare(self, settings: SearchSettings, scored: bool, networks: Networks | None, alone: bool) -> bool:
+    def prepare(self, request: Request, alone: bool) -> bool:
         """Export missing graphs, which takes seconds; returns False, with a warning in the log, where that fails."""
-        if importlib.util.find_spec(EXPORTER) is None:
-            return False
         alone = alone or self.int8
         try:
-            if registry.search_of(settings).blocks:
-                checking = self._checked(settings, scored, networks)
-                for reader in checking.readers:
+            if registry.search_of(request.settings).blocks:
+                drafts = self._drafts_of(request)
+                for reader in drafts.readers:
                     reader.prepare(alone)
-                return checking.drafter.prepare(checking.search.drafting.settings, False, None, alone)
-            self._open(settings, scored, alone, networks)
-            for function in self._functions_of_roles(settings, networks):
+                return drafts.drafter.prepare(drafts.request, alone)
+            self._graph(request, alone)
+            for function in self._of_roles(request).values():
                 function.prepare(alone)
         except Exception as failure:
-            name = registry.search_of(settings).name
-            log.warning("search %s stays eager: no graph of it (%s)", name, " ".join(str(failure).split())[:200])
+            name = registry.search_of(request.settings).name
+            log.warning("search %s stays eager: no graph of it (%s)", name, in_short(failure))
             return False
         return True
 
-    def translate(
-        self,
-        sources: Sequence[Sequence[int]],
-        settings: SearchSettings,
-        scored: bool,
-        networks: Networks | None = None,
-    ) -> Hypotheses:
-        """Translate sources of subword ids (not empty, without end symbols), as one batch.
-
-        `networks` are those of the search by role, such as a language model beside the graph. Raises ConfigError for
-        sentences that are longer than the graph can compute.
-        """
+    def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
+        """Raises ConfigError for sentences that are longer than the graph can compute, and where an export fails."""
         if self.int8 and len(sources) > 1:
-            results = [self.translate([source], settings, scored, networks) for source in sources]
-            fields = ("tokens", "scores", "steps", "candidates")
-            names = [name for name in fields if getattr(results[0], name) is not None]
-            columns: dict[str, Any] = {
-                name: [row for result in results for row in getattr(result, name)] for name in names
-            }
-            ranked = [result.ranked for result in results if result.ranked is not None]
-            if len(ranked) == len(results):
-                columns["ranked"] = lambda: [row for result in ranked for row in result()]
-            return Hypotheses(**columns)
+            return search_rows(lambda rows: self.compute(rows, request), sources, 1, request.ranked)
         alone = len(sources) == 1
-        if registry.search_of(settings).blocks:
-            return self._verified(sources, self._checked(settings, scored, networks), alone)
-        opened = self._open(settings, scored, alone, networks)
+        if registry.search_of(request.settings).blocks:
+            return self._verified(sources, self._drafts_of(request), alone)
+        graph = self._graph(request, alone)
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
-        outputs = _run(opened.session, {"source": ids}, lambda: f"search {registry.search_of(settings).name}")
-        if opened.search.outputs[0] != "logits" and outputs[0].ndim == 3:
+        outputs = _run(graph.session, {"source": ids}, lambda: f"search {registry.search_of(request.settings).name}")
+        if graph.search.outputs[0] != "logits" and outputs[0].ndim == 3:
             # Of a single sentence; see `onnx_export.leave_maximum`.
             outputs[0] = outputs[0].argmax(-1)
-        with torch.no_grad():
-            return opened.search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
+        return graph.search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
 
-    def _verified(self, sources: Sequence[Sequence[int]], checking: _Checking, alone: bool) -> Hypotheses:
+    def _verified(self, sources: Sequence[Sequence[int]], drafts: _Drafts, alone: bool) -> Hypotheses:
         """Translations by drafts that are checked, all from the graphs of single sentences (`alone`), or of batches."""
-        drafting = checking.search.drafting.settings
-        read_source, read_block = (functools.partial(reader.results, alone) for reader in checking.readers)
-        drafts = checking.search.drafts(sources, lambda rows: checking.drafter.translate(rows, drafting, False))
+        read_source, read_block = (functools.partial(reader.results, alone) for reader in drafts.readers)
+        drafted = drafts.search.drafts(sources, lambda rows: drafts.drafter.compute(rows, drafts.request))
         decoder = functools.partial(ExportedDecoder, read_source, read_block)
-        return checking.search.verify(pad(sources, eos=True), drafts, decoder)
+        return drafts.search.verify(pad(sources, eos=True), drafted, decoder)
 
-    def _checked(self, settings: SearchSettings, scored: bool, networks: Networks | None) -> _Checking:
-        checking = self._checking.get((settings, scored))
-        if checking is not None and (checking.networks is networks or checking.networks == networks):
-            return checking
-        search = open_search(networks or own_networks(self.models, settings), settings, scored)
+    def _drafts_of(self, request: Request) -> _Drafts:
+        drafts = self._drafts.get(request.key)
+        if drafts is not None:
+            return drafts
+        search = self.opened(request)
         assert isinstance(search, DraftSearch), "the declaration says that it checks drafts"
-        drafting = tuple(search.drafting_networks.values())
-        with self.lock:
-            if search.model not in self._readers:
-                read_source, read_block = (ExportedFunction(self, search.model, reference) for reference in READERS)
-                self._readers[search.model] = read_source, read_block
-            if drafting not in self._drafters:
-                models = {network.family: network for network in drafting}
-                self._drafters[drafting] = ExportedGraphs(models, self.threads, self.int8, self.folder)
-            checking = _Checking(networks, search, self._readers[search.model], self._drafters[drafting])
-            self._checking[settings, scored] = checking
-        return checking
+        networks = tuple(search.drafting_networks.values())
+        readers = tuple(filter(None, (self._function(search.model, reference) for reference in READERS)))
+        with self._lock:
+            if networks not in self._drafters:
+                models = {network.family: network for network in networks}
+                self._drafters[networks] = ExportedGraphs(models, self.threads, self.int8, self.folder)
+            drafting = Request(search.drafting.settings, search.drafting_networks)
+            drafts = self._drafts[request.key] = _Drafts(search, readers, self._drafters[networks], drafting)
+        return drafts
 
-    def _compiled(self, settings: SearchSettings, networks: Networks) -> dict[str, Any]:
-        """Networks by role; where a search calls one function of a network (`Role.program`), a graph computes it."""
-        roles = registry.needs(settings)
-        compiled: dict[str, nn.Module | Compiled] = dict(networks)
-        for role, network in networks.items():
-            reference = roles[role].program if role in roles else None
-            if reference is None:
-                continue
-            # The key is the network itself, not its `id`, which a later network may get.
-            key = (network, reference)
-            with self.lock:
-                if key not in self._functions:
-                    has_program = registry.import_object(reference)(network) is not None
-                    self._functions[key] = ExportedFunction(self, network, reference) if has_program else None
-                function = self._functions[key]
-            if function is not None:
-                compiled[role] = Compiled(network, function)
-        return compiled
+    def _function(self, network: nn.Module, reference: str) -> ExportedFunction | None:
+        """The graph of a function of a network; None where that is no function of fixed operators."""
+        # The key is the network itself, not its `id`, which a later network may get.
+        key = network, reference
+        with self._lock:
+            if key not in self._functions:
+                has_program = registry.import_object(reference)(network) is not None
+                self._functions[key] = ExportedFunction(self, network, reference) if has_program else None
+            return self._functions[key]
 
-    def _open(self, settings: SearchSettings, scored: bool, alone: bool, networks: Networks | None) -> _Opened:
-        opened = self._opened.get((settings, scored, alone))
-        if opened is not None and (opened.networks is networks or opened.networks == networks):
-            return opened
-        with self.lock:
-            return self._opened_now(settings, scored, alone, networks)
+    def _of_roles(self, request: Request) -> dict[str, ExportedFunction]:
+        """By role, the functions of networks that a search calls (`Role.program`), which graphs compute."""
+        functions = {
+            role: self._function(request.networks[role], declared.program)
+            for role, declared in registry.needs(request.settings).items()
+            if declared.program is not None and role in request.networks
+        }
+        return {role: function for role, function in functions.items() if function is not None}
 
-    def _opened_now(self, settings: SearchSettings, scored: bool, alone: bool, networks: Networks | None) -> _Opened:
+    def _graph(self, request: Request, alone: bool) -> _Graph:
+        graph = self._graphs.get((request.key, alone))
+        if graph is not None:
+            return graph
+        settings, scored = request.settings, request.details
         name, key = registry.search_of(settings).name, graph_key(settings, scored, alone)
 
         def make() -> bytes:
@@ -259,21 +211,22 @@ class ExportedGraphs:
 
             return export(own_networks(self.models, settings), settings, scored, alone, self.int8)
 
-        session = self._sessions.get(key)
-        if session is None:
-            session = self._sessions[key] = self.session(self._path(key), f"search {name}", make)
-        # The graph replaces its module; its functions read the outputs.
-        role_networks = self._compiled(settings, networks) if networks else own_networks(self.models, settings)
-        opened = _Opened(networks, open_search(role_networks, settings, scored), session)
-        self._opened[settings, scored, alone] = opened
-        return opened
+        with EXPORTS.exporting():
+            session = self._sessions.get(key)
+            if session is None:
+                session = self._sessions[key] = self.session(self._path(key), f"search {name}", make)
+            # The graph replaces its module; its functions read the outputs.
+            compiled = {role: Compiled(of.network, of) for role, of in self._of_roles(request).items()}
+            search = open_search({**request.networks, **compiled}, settings, scored)
+            graph = self._graphs[request.key, alone] = _Graph(search, session)
+        return graph
 
     def session(self, path: Path, title: str, make: Callable[[], bytes]) -> Any:
-        """A session of the graph in a file, which `make` exports where the file is missing or damaged."""
-        with self.exporting:
-            return self._session_now(path, title, make)
+        """A session of the graph in a file, which `make` exports where the file is missing or damaged; in the turn of
+        an export.
 
-    def _session_now(self, path: Path, title: str, make: Callable[[], bytes]) -> Any:
+        Raises ConfigError where the export fails.
+        """
         if path.is_file():
             try:
                 content = path.read_bytes()
@@ -281,12 +234,13 @@ class ExportedGraphs:
                     os.utime(path)
                 return self._load(content)
             except Exception as failure:
-                log.warning("%s cannot be read (%s); exporting it again", path, " ".join(str(failure).split())[:200])
-        if importlib.util.find_spec(EXPORTER) is None:
-            problem = f'{title} cannot be exported for ONNX Runtime without {EXPORTER} (the extra "fast")'
-            raise ConfigError("engine", problem=problem, hint="use engine eager")
+                log.warning("%s cannot be read (%s); exporting it again", path, in_short(failure))
         log.warning("exporting %s for ONNX Runtime into %s; this takes some seconds, once", title, path.parent)
-        content = make()
+        try:
+            content = make()
+        except Exception as failure:
+            problem = f"{title} cannot be exported for ONNX Runtime ({type(failure).__name__}: {in_short(failure)})"
+            raise ConfigError("engine", problem=problem, hint="use engine eager") from failure
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path, "wb") as file:
@@ -307,16 +261,23 @@ class ExportedGraphs:
         providers = ["CPUExecutionProvider"]
         return onnxruntime.InferenceSession(content, options, providers=providers, disabled_optimizers=DISABLED)
 
+    @functools.cached_property
+    def _weights(self) -> str:
+        return digest(self.models)
+
     def _path(self, key: str) -> Path:
         """The file of a search's graph."""
-        if self._weights is None:
-            self._weights = digest(self.models)
         return self.path(self._weights, key)
 
     def path(self, weights: str, key: str) -> Path:
         """The file of a graph, named by what it depends on: weights, code and libraries (`digest`), and settings."""
         dependencies = [weights, key, self.int8]
         return self.folder / f"{hashlib.sha256(json.dumps(dependencies).encode()).hexdigest()[:32]}.onnx"
+
+
+def in_short(failure: Exception) -> str:
+    """The beginning of an error's message, in one line."""
+    return " ".join(str(failure).split())[:200]
 
 
 def _run(session: Any, feed: Mapping[str, np.ndarray], title: Callable[[], str]) -> list[np.ndarray]:
@@ -326,8 +287,8 @@ def _run(session: Any, feed: Mapping[str, np.ndarray], title: Callable[[], str])
     except Exception as failure:
         if not type(failure).__module__.startswith("onnxruntime"):
             raise
-        length, reason = feed["source"].shape[1], " ".join(str(failure).split())[:200]
-        problem = f"ONNX Runtime cannot compute {title()} for a sentence of {length} subwords ({reason})"
+        length = feed["source"].shape[1]
+        problem = f"ONNX Runtime cannot compute {title()} for a sentence of {length} subwords ({in_short(failure)})"
         raise ConfigError("engine", problem=problem, hint="use engine eager") from None
 
 
@@ -339,7 +300,6 @@ class ExportedFunction:
 
     def __init__(self, graphs: ExportedGraphs, network: nn.Module, reference: str):
         self.graphs, self.network, self.reference = graphs, network, reference
-        self._weights: str | None = None
         self._sessions: dict[bool, tuple[Any, list[str]]] = {}
 
     def ready(self, alone: bool) -> bool:
@@ -349,7 +309,7 @@ class ExportedFunction:
     def prepare(self, alone: bool) -> tuple[Any, list[str]]:
         """The session of a graph, which is exported if it is missing, and the names of its inputs."""
         if alone not in self._sessions:
-            with self.graphs.lock:
+            with EXPORTS.exporting():
                 if alone not in self._sessions:
                     self._sessions[alone] = self._opened(alone)
         return self._sessions[alone]
@@ -382,9 +342,11 @@ class ExportedFunction:
         session = self.graphs.session(self._path(alone), self.name, make)
         return session, [value.name for value in session.get_inputs()]
 
+    @functools.cached_property
+    def _weights(self) -> str:
+        return digest({"network": self.network})
+
     def _path(self, alone: bool) -> Path:
-        if self._weights is None:
-            self._weights = digest({"network": self.network})
         return self.graphs.path(self._weights, json.dumps([self.reference, alone]))
 
 
@@ -437,3 +399,7 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return "none"
+
+
+def open_networks(system: System) -> ExportedGraphs:
+    return ExportedGraphs(system.networks, system.threads, system.mode == FAST_INT8)

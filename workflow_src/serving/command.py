@@ -7,25 +7,24 @@ import io
 import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from workflow_src import registry
 from workflow_src.data.lines import count_lines, read_lines_and_pauses
 from workflow_src.data.placeholders import outcome_words
+from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving.arguments import check_batch
-from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.files import inputs_and_outputs
 from workflow_src.serving.interactive import answer, typed_lines
 from workflow_src.serving.options import INTERACTIVE_BEST, Options, option, parse
 from workflow_src.serving.progress import shown_progress
-from workflow_src.serving.translations import Extras, json_line, text_lines
+from workflow_src.serving.translations import json_line, text_lines
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import SearchSettings
 
 log = logging.getLogger("continuum")
 # Lines after which an export pays: it takes 5 to 9 seconds, and saves 0.5 to 2 milliseconds a sentence.
@@ -54,7 +53,7 @@ def _chunks(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
         yield chunk
 
 
-def _settings_of(options: Options, translator: BaseTranslator) -> dict[str, Any]:
+def _fields(options: Options, translator: Translator) -> dict[str, Any]:
     """Settings of the search, bundles as translators. Raises InputError for a setting that the search does not take."""
     fields = dict(options.settings)
     search = registry.search_of(translator.settings(options.search)[0])
@@ -86,51 +85,50 @@ class _Command:
         self.lines_with_lost = 0
 
     @functools.cached_property
-    def opened(self) -> tuple[BaseTranslator, SearchSettings, Mapping[str, BaseTranslator], Extras]:
+    def opened(self) -> tuple[Translator, Request]:
+        """The translator, and the request. Wrong settings are refused even when there is nothing to translate."""
         options = self.options
         check_batch(options.batch)
         translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
-        settings, systems = translator.settings(options.search, **_settings_of(options, translator))
+        settings, systems = translator.settings(options.search, **_fields(options, translator))
         n_best = options.n_best
         if options.interactive and n_best is None:
             n_best = min(INTERACTIVE_BEST, registry.search_of(settings).width(settings))
         if note := translator.why_eager(settings):
             log.warning("warning: %s", note)
         as_json = options.output_format == "jsonl"
-        extras = Extras(n_best, options.scores or as_json, as_json and translator.knows_origins(settings))
-        # Report wrong settings even when there is nothing to translate.
-        translator.translations([], settings, systems, options.batch, extras)
-        return translator, settings, systems, extras
+        request = translator.request(
+            settings,
+            systems,
+            batch=options.batch,
+            n_best=n_best,
+            return_scores=options.scores or as_json,
+            return_origins=as_json and translator.knows_origins(settings),
+            split=options.split,
+            normalised=options.normalised,
+            remove_repetitions=options.remove_repetitions,
+        )
+        translator.translations([], request)
+        return translator, request
 
     def chunks(self, path: Path, named: bool, progress: Callable[[float], None]) -> Iterator[list[str]]:
         """The lines to write for a file; `progress` is called with the number of lines done, of all files.
 
         What has arrived is translated before more is waited for. Warnings name the file if `named`.
         """
-        options, (translator, settings, systems, extras) = self.options, self.opened
+        options, (translator, request) = self.options, self.opened
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines_and_pauses(path, own=True), 64 * options.batch):
             if self.done >= EXPORT_PAYS and not self._prepared:
-                translator.prepare(settings, options.batch, extras.details, systems)
+                translator.prepare(request)
                 self._prepared = True
 
             def watch(sentences: int, total: int, lines_before: int = self.done, lines: int = len(chunk)) -> None:
                 progress(lines_before + lines * sentences / total)
 
-            translations = translator.translations(
-                chunk,
-                settings,
-                systems,
-                options.batch,
-                extras,
-                split=options.split,
-                normalised=options.normalised,
-                file=path if named else None,
-                first_line=first_line,
-                remove_repetitions=options.remove_repetitions,
-                watch=watch,
-            )
+            file = path if named else None
+            translations = translator.translations(chunk, request, file=file, first_line=first_line, watch=watch)
             written: list[str] = []
             for number, translation in enumerate(translations, first_line):
                 self.lost.update(translation.lost)
@@ -162,11 +160,11 @@ class _Command:
 
 def converse(options: Options) -> None:
     """Translate line after line of standard input, each with its alternatives. An error of a line does not end it."""
-    translator, settings, systems, extras = _Command(options).opened
+    translator, request = _Command(options).opened
     output = console.standard_output()
     for line in typed_lines():
         try:
-            shown = list(answer(translator, line, settings, systems, extras, options))
+            shown = list(answer(translator, line, request))
         except InputError as failure:
             print(f"error: {failure}", file=sys.stderr)
         else:

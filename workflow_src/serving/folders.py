@@ -12,7 +12,7 @@ from workflow_src.registry import default_engine, engines
 from workflow_src.spec import Engine
 
 if TYPE_CHECKING:
-    from workflow_src.serving.base import BaseTranslator
+    from workflow_src.serving.translator import Translator
 
 
 def bundle_files(folders: dict[str, Path], systems: set[str], kind: str = "bundle") -> dict[str, Path]:
@@ -20,9 +20,7 @@ def bundle_files(folders: dict[str, Path], systems: set[str], kind: str = "bundl
     return {f"{kind} {system}": folder / "bundle.json" for system, folder in folders.items() if system in systems}
 
 
-def open_eager_translators(
-    folders: Mapping[str, Path], systems: set[str], machine: Machine
-) -> dict[str, BaseTranslator]:
+def open_eager_translators(folders: Mapping[str, Path], systems: set[str], machine: Machine) -> dict[str, Translator]:
     """Eager translators of those of `systems` that have a folder, by name."""
     from workflow_src.serving.translator import Translator
 
@@ -41,7 +39,7 @@ def open_translator(
     threads: int | None,
     engine: str | None = None,
     compute_type: str | None = None,
-) -> BaseTranslator:
+) -> Translator:
     """The translator of a bundle with a decode's engine and compute type; the default engine is eager.
 
     Raises ConfigError where the engine needs a GPU and there is none.
@@ -96,7 +94,7 @@ def _placed(engine: Engine, compute_type: str | None, device: str, precision: st
 
 def open_role_translators(
     folders: Mapping[str, Path], machine: Machine, engine: str | None = None, compute_type: str | None = None
-) -> dict[str, BaseTranslator]:
+) -> dict[str, Translator]:
     """Translators of the systems of a search's roles, on the device of the decode's engine."""
     from workflow_src.serving.translator import Translator
 

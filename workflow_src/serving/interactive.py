@@ -6,15 +6,14 @@ import contextlib
 import io
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from workflow_src import registry
+from workflow_src.engines.session import Request
 from workflow_src.errors import InputError
-from workflow_src.serving.base import BaseTranslator
-from workflow_src.serving.options import Options
 from workflow_src.serving.sentences import split_lines, whole_lines
-from workflow_src.serving.translations import Extras, Translation
-from workflow_src.spec import SearchSettings
+from workflow_src.serving.translations import Translation
+from workflow_src.serving.translator import Translator
 
 PROMPT = "> "
 
@@ -46,41 +45,26 @@ def typed_lines() -> Iterator[str]:
             yield line
 
 
-def answer(
-    translator: BaseTranslator,
-    line: str,
-    settings: SearchSettings,
-    systems: Mapping[str, BaseTranslator],
-    extras: Extras,
-    options: Options,
-) -> Iterator[str]:
+def answer(translator: Translator, line: str, request: Request) -> Iterator[str]:
     """The translation of a line; then, indented, hypotheses with scores, characters outside of the vocabulary, and the
     output of each sentence after every step of a search that refines.
 
     Raises InputError for a line that cannot be translated.
     """
-    (translation,) = translator.translations(
-        [line],
-        settings,
-        systems,
-        extras=extras,
-        split=options.split,
-        normalised=options.normalised,
-        remove_repetitions=options.remove_repetitions,
-    )
+    (translation,) = translator.translations([line], request)
     yield translation.text
     yield from _hypotheses(translation)
     if translation.unknown:
         unknown = dict.fromkeys(translation.unknown)
         words = (f"{character} (lost)" if character in translation.lost else character for character in unknown)
         yield f"  outside of the vocabulary: {', '.join(words)}"
-    declared = registry.search_of(settings)
+    declared = registry.search_of(request.settings)
     if not declared.traceable:
         return
-    is_split = options.split and not options.normalised
+    is_split = request.split and not request.normalised
     parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
     try:
-        traces = translator.trace([part.text for part in parts], settings, options.normalised, systems)
+        traces = translator.trace([part.text for part in parts], request)
     except InputError as failure:
         # A sentence that is cut for its translation has no steps as a whole.
         yield f"  no steps: {failure}"

@@ -53,20 +53,6 @@ class Translation:
         return self.hypotheses[0].score
 
 
-@dataclasses.dataclass(frozen=True)
-class Extras:
-    """Requested details of translations: number of hypotheses, scores, and origins (source subwords of outputs)."""
-
-    n_best: int | None = None
-    scores: bool = False
-    origins: bool = False
-
-    @property
-    def details(self) -> bool:
-        return self.n_best is not None or self.scores or self.origins
-
-
-PLAIN = Extras()
 # A hypothesis for each of the first sentences of a line, the last first: all that begin alike share the beginning.
 Chain = tuple[Hypothesis, "Chain"] | None
 

@@ -189,7 +189,7 @@ class Family:
                     dev corpora, subwords, a file of the user's or None) -> figures on dev
     files           for models made elsewhere, in place of presets, build, loss, validation and fit: (model settings) ->
                     the user's files by the names that they have in a bundle. The rule import_model makes the bundle
-    engine          for these models: name of the engine that computes them; its `open` reads the bundle
+    engine          for these models: name of the engine that computes them, from the folder of the bundle
     searches        names of searches, the first is the default
     weights         (model settings) -> weights of the parts "encoder", "decoder" and "output", the projection onto the
                     vocabulary; for models made elsewhere
@@ -291,8 +291,9 @@ class Engine:
     modes           names for `Translator.load(engine=…)` by compute type, where that opens it
     exports         the folder beside a bundle that it reads; the rule export_EXPORTS makes it. None: it reads bundles
     export          (network, subwords, folder to write into) -> an `Export`; for engines that export
-    distil          (network, subwords, Runtime, threads) -> function of (source ids, settings, batch) -> Hypotheses and
-                    the places of sentences that it leaves to our own code; for engines that distil text
+    open            (`engines.session.System`) -> an `engines.session.Session`
+    distil          the same for one network and much text; for engines that distil it. Sentences of which the length
+                    limit cut a hypothesis are translated once more by our own code
     """
 
     name: EngineName

@@ -66,7 +66,9 @@ def run(inputs: Inputs) -> str:
 
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = decode.with_values(values).values
-        hypotheses = translator.search(sources, search, systems, batch=inputs.batch, normalised=True, scored=False)
+        hypotheses = translator.search(
+            sources, search, systems=systems, batch=inputs.batch, normalised=True, return_scores=False
+        )
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}
         for measured in dict.fromkeys((main, deciding)):

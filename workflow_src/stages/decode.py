@@ -26,7 +26,7 @@ from workflow_src.records.provenance import write_record
 from workflow_src.serving.folders import open_role_translators, open_translator
 
 if TYPE_CHECKING:
-    from workflow_src.serving.base import BaseTranslator
+    from workflow_src.serving.translator import Translator
 
 Record = dict[str, Any]
 
@@ -56,21 +56,21 @@ class Inputs(DeviceJobInputs):
         return files | ({"chosen": self.chosen} if self.chosen else {})
 
 
-def opened(inputs: Inputs) -> BaseTranslator:
+def opened(inputs: Inputs) -> Translator:
     """The system, on the job's device."""
     machine, decode = inputs.machine, inputs.settings
     how = machine.device, machine.precision, machine.threads
     return open_translator(inputs.bundle, *how, decode.engine, decode.compute_type)
 
 
-def translate(inputs: Inputs, translator: BaseTranslator, lines: list[str], first_line: int = 1) -> Iterator[Record]:
+def translate(inputs: Inputs, translator: Translator, lines: list[str], first_line: int = 1) -> Iterator[Record]:
     """For each line its text, score, length in subwords, steps, candidates, subwords, outcomes of its placeholders
     where the recipe has any, and its text without repeated subwords."""
     decode = inputs.settings.with_values(read_chosen(inputs.chosen) if inputs.chosen else {})
     systems = open_role_translators(inputs.systems, inputs.machine, decode.engine, decode.compute_type)
     began = time.perf_counter()
     hypotheses = translator.search(
-        lines, decode.values, systems, batch=inputs.batch, normalised=True, first_line=first_line
+        lines, decode.values, systems=systems, batch=inputs.batch, normalised=True, first_line=first_line
     )
     texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
@@ -87,7 +87,7 @@ def translate(inputs: Inputs, translator: BaseTranslator, lines: list[str], firs
         yield {"text": text} | details | {WITHOUT_REPEATED_SUBWORDS: shortened}
 
 
-def write_translations(inputs: Inputs, records: Iterable[Record], translator: BaseTranslator | None = None) -> int:
+def write_translations(inputs: Inputs, records: Iterable[Record], translator: Translator | None = None) -> int:
     """Write text, details and then their record, with the machine of the `translator`; returns the number of sentences.
 
     Text and details get their names together, after the last line.

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
@@ -31,7 +31,7 @@ from workflow_src.registry import (
 )
 from workflow_src.runtime.workers import blocks_of
 from workflow_src.serving.bundle import DESCRIPTION
-from workflow_src.spec import AUTOREGRESSIVE, MODEL, Family
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, Engine, Family
 
 if TYPE_CHECKING:
     from torch import nn
@@ -103,18 +103,19 @@ class Teacher:
 def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     """A teacher that was made elsewhere, as its engine computes it. Raises ArtifactError for other subwords."""
     from workflow_src.serving.translator import Translator
-    from workflow_src.types import ImportedNetwork
 
     machine = inputs.machine
     translator = Translator.load(inputs.model.parent, machine.device, AUTO, machine.threads)
     if translator.subwords.digest != subwords.digest:
         raise ArtifactError(inputs.model, f"has other subwords than {inputs.subwords}", "import the model again")
-    settings, network = inputs.settings.search_settings(), cast(ImportedNetwork, translator.network)
+    request = translator.request(
+        inputs.settings.search_settings(), batch=inputs.settings.batch, normalised=True, return_scores=True
+    )
     log.info("translating with %s, %s", translator.description.engine, translator.precision)
     return Teacher(
-        search=lambda lines: network.translate(lines, settings, inputs.settings.batch),
-        lengths=network.lengths,
-        longest=network.longest_source,
+        search=lambda lines: translator.search_ids(translator.encoded(lines), request),
+        lengths=lambda lines: list(map(len, translator.encoded(lines))),
+        longest=translator.longest_source,
         device=translator.device,
         precision=translator.precision,
     )
@@ -144,61 +145,53 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
 
     Raises ConfigError for an unknown engine, and for one that does not compute such a model.
     """
-    import torch
+    from workflow_src.decoding.batches import search_rows
+    from workflow_src.engines.choose import open_session
+    from workflow_src.engines.session import Request, System
 
-    from workflow_src.decoding.batches import search_all
-    from workflow_src.decoding.search import open_search
+    mode, declared, distils = _chosen(inputs, family, runtime)
+    threads = inputs.machine.threads if distils else 1
+    system = System(str(runtime.device), mode, threads, {family.name: model}, subwords=subwords)
+    session = import_object(declared.distil)(system) if distils and declared.distil else open_session(declared, system)
+    eager = open_session(default_engine(), system)
+    if declared is not default_engine():
+        log.info("translating with %s, %s", declared.title, mode)
+    batch = inputs.settings.batch
+    request = Request(inputs.settings.search_settings(), {MODEL: model}, batch, return_scores=True)
 
-    search = distilling_search()
-    settings = inputs.settings.search_settings()
-    module = open_search({MODEL: model}, settings)
-
-    def eagerly(sources: list[list[int]]) -> Hypotheses:
-        return search_all(module.translate, sources, inputs.settings.batch, runtime.device)
-
-    if inputs.settings.engine == default_engine().name:
-        return eagerly
-    engine = inputs.settings.engine
-    explicit = engine != AUTO
-    distilling = {engine.name: engine for engine in distilling_engines()}
-    if explicit and engine not in distilling:
-        raise ConfigError("engine", engine, allowed=[AUTO, default_engine().name, *distilling])
-    library = distilling[engine] if explicit else next(iter(distilling.values()))
-    refusal = library.serves(family, search, settings)
-    if explicit and refusal:
-        raise ConfigError("engine", library.name, problem=f"it {refusal}")
-    exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if not explicit and (refusal or not (exact and library.installed())):
-        return _captured(inputs, model, family, runtime) or eagerly
-    assert library.distil
-    translate = import_object(library.distil)(model, subwords, runtime, inputs.machine.threads)
-    log.info("translating with %s, float32", library.title)
-
-    def by_engine(sources: list[list[int]]) -> Hypotheses:
-        hypotheses, remaining = translate(sources, settings, inputs.settings.batch)
-        own_hypotheses = eagerly([sources[i] for i in remaining])
-        for index, i in enumerate(remaining):
-            hypotheses.tokens[i], hypotheses.scores[i] = own_hypotheses.tokens[index], own_hypotheses.scores[index]
+    def translate(sources: list[list[int]]) -> Hypotheses:
+        hypotheses = search_rows(lambda rows: session.search(rows, request), sources, batch, threads=threads)
+        # There the library stops, and our own search goes on.
+        cut = [row for row, is_cut in enumerate(hypotheses.cut or ()) if is_cut]
+        own = search_rows(lambda rows: eager.search(rows, request), [sources[row] for row in cut], batch)
+        for row, tokens, score in zip(cut, own.tokens, own.scores, strict=True):
+            hypotheses.tokens[row], hypotheses.scores[row] = tokens, score
         return hypotheses
 
-    return by_engine
+    return translate
 
 
-def _captured(inputs: Inputs, model: nn.Module, family: Family, runtime: Runtime) -> Translate | None:
-    """The reference search in captured graphs; None where the device or the model has none."""
-    from workflow_src.decoding.batches import search_rows
-    from workflow_src.engines.choose import choose_mode, open_engine
+def _chosen(inputs: Inputs, family: Family, runtime: Runtime) -> tuple[str, Engine, bool]:
+    """The mode and the engine that translates, and whether it is opened for distillation."""
+    import torch
 
-    settings = inputs.settings.search_settings()
+    from workflow_src.engines.choose import EAGER, choose
+
+    search, settings, engine = distilling_search(), inputs.settings.search_settings(), inputs.settings.engine
     precision = str(runtime.dtype).removeprefix("torch.")
-    mode, declared = choose_mode(AUTO, runtime.device.type, precision, family, [distilling_search().name])
-    if declared is None:
-        return None
-    engine = open_engine(declared, {family.name: model}, mode, runtime.device)
-    log.info("translating with %s, %s", declared.title, precision)
-    return lambda sources: search_rows(
-        lambda batch: engine.search(batch, settings, scored=True), sources, inputs.settings.batch
-    )
+    if engine == default_engine().name:
+        return EAGER, default_engine(), False
+    distilling = {engine.name: engine for engine in distilling_engines()}
+    if engine not in (AUTO, *distilling):
+        raise ConfigError("engine", engine, allowed=[AUTO, default_engine().name, *distilling])
+    library = distilling[engine] if engine != AUTO else next(iter(distilling.values()))
+    refusal = library.serves(family, search, settings)
+    if engine != AUTO and refusal:
+        raise ConfigError("engine", library.name, problem=f"it {refusal}")
+    exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
+    if engine != AUTO or (exact and not refusal and library.installed()):
+        return "float32", library, True
+    return (*choose(AUTO, runtime.device.type, precision, family, [search.name]), False)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from workflow_src.errors import ConfigError
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import copy_file, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import engines, families, import_object
+from workflow_src.registry import families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, Description, copy_subwords, describe, remove_bundle
 from workflow_src.spec import MODEL
 
@@ -66,8 +66,9 @@ def run(inputs: Inputs) -> str:
         "engine": family.engine,
     }
     # A model that cannot be opened is better refused now than when it translates. int8 takes the least room.
-    opens = import_object(engines()[family.engine].open)
-    opens.open(folder, Description.model_validate(content), "cpu", "int8", 1)
+    from workflow_src.serving.translator import Translator
+
+    Translator.open(folder, Description.model_validate(content), "cpu", "int8", 1)
     record = provenance(recorded(settings) | {"normalisation": normalisation}, sources, files)
     write_json(folder / DESCRIPTION, content | {"provenance": record})
     return f"{settings.name} is in {folder}"

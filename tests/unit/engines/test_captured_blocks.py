@@ -8,6 +8,7 @@ import pytest
 import torch
 from miniatures import dat, greedy, lvm, nat, peaked, searched, tagger, transformer
 from pretended_cuda import counted, pretended
+from sessions import translated
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
@@ -45,7 +46,7 @@ def sentences(number: int = 12, longest: int = 20, seed: int = 1) -> list[list[i
 @torch.no_grad()
 def assert_as_eager(engine: CapturedSearches, networks, sources, chosen, device: torch.device = CPU) -> list[int]:
     """The engine's translations are those of the eager search, passes and scores too; their lengths."""
-    actual = engine.translate(sources, chosen, scored=True, networks=networks)
+    actual = translated(engine, sources, chosen, scored=True, networks=networks)
     expected = searched({role: model.cpu() for role, model in networks.items()}, pad(sources, eos=True), chosen)
     for model in networks.values():
         model.to(device)
@@ -108,9 +109,9 @@ def test_the_cpu_waits_once_a_pass(block):
         networks = {MODEL: verifier(end=-1000.0).cuda(), DRAFTER: nat(13, 12).cuda()}
         engine, chosen = CapturedSearches({"transformer": networks[MODEL]}, torch.device("cuda")), settings(block=block)
         for source in ([5], [5, 7, 9, 4], [8] * 6):
-            engine.translate([source], chosen, networks=networks)
+            translated(engine, [source], chosen, networks=networks)
             with counted() as counts:
-                (passes,) = engine.translate([source], chosen, networks=networks).steps
+                (passes,) = translated(engine, [source], chosen, networks=networks).steps
             assert counts["synchronisations"] == passes + 1
             assert counts["graph launches"] == passes + 2
 
@@ -151,7 +152,7 @@ def test_each_drafter_makes_its_own_drafts():
     engine, sources = CapturedSearches({"transformer": first[MODEL]}, CPU), sentences(6)
     for networks in (first, second, first):
         assert_as_eager(engine, networks, sources, settings())
-    passes = [engine.translate(sources, settings(), networks=networks).steps for networks in (first, second)]
+    passes = [translated(engine, sources, settings(), networks=networks).steps for networks in (first, second)]
     assert passes[0] != passes[1]
 
 

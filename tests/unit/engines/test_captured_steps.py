@@ -7,6 +7,7 @@ import pytest
 import torch
 from miniatures import searched, seq2seq, transformer
 from pretended_cuda import counted, pretended
+from sessions import translated
 from threads import in_threads
 
 from workflow_src import registry
@@ -15,7 +16,8 @@ from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_steps import BLOCK, CACHE
-from workflow_src.engines.cuda_graphs import KEPT_SEARCHES, CapturedSearches
+from workflow_src.engines.cuda_graphs import CapturedSearches
+from workflow_src.engines.session import KEPT_SEARCHES
 from workflow_src.spec import MODEL
 
 CPU = torch.device("cpu")
@@ -68,7 +70,7 @@ def test_outputs_are_those_of_eager_searches(name, norm):
     lengths = set()
     for batch in (sources, *([source] for source in sources[:4]), sources[:5], sources[5:10]):
         expected = eager(model, batch, settings)
-        assert_same(engine.translate(batch, settings, scored=True), expected)
+        assert_same(translated(engine, batch, settings, scored=True), expected)
         lengths |= {len(words) for words in expected.tokens}
     if "short" not in name:
         assert len({length // BLOCK for length in lengths}) > 1 and max(lengths) > CACHE
@@ -84,9 +86,9 @@ def test_the_cpu_waits_once_a_block(name, words):
     source = source or [5]
     with pretended():
         engine = CapturedSearches({"transformer": model.cuda()}, torch.device("cuda"))
-        engine.translate([source], settings)
+        translated(engine, [source], settings)
         with counted() as counts:
-            hypotheses = engine.translate([source], settings)
+            hypotheses = translated(engine, [source], settings)
     (written,) = map(len, hypotheses.tokens)
     whole, remaining = divmod(written + 1, BLOCK)
     # The last positions are one block of a power of two.
@@ -101,7 +103,7 @@ def test_an_output_may_be_empty_or_as_long_as_there_are_positions():
         for name in ("greedy", "beam"):
             settings = SEARCHES[name].model_copy(update={"max_length_ratio": ratio})
             sources = [[5] * 19, [6, 7]]
-            hypotheses = CapturedSearches({"transformer": model}, CPU).translate(sources, settings, scored=True)
+            hypotheses = translated(CapturedSearches({"transformer": model}, CPU), sources, settings, scored=True)
             assert [len(words) for words in hypotheses.tokens] == expected
             assert_same(hypotheses, eager(model, sources, settings))
 
@@ -110,7 +112,7 @@ def test_one_program_serves_all_lengths_of_its_buckets():
     model, settings = peaked(end=-1000.0), settings_of("greedy", max_length_ratio=1e-6)
     engine = CapturedSearches({"transformer": model}, CPU)
     for length in range(1, 8):
-        engine.translate([[5] * length], settings)
+        translated(engine, [[5] * length], settings)
     # The source, a block of eight positions and one of four.
     assert len(engine._steps._programs) == 3
 
@@ -122,16 +124,16 @@ def test_programs_and_memory_are_bounded(monkeypatch):
     for name in ("greedy", "beam"):
         for size in (1, 2, 4, 12):
             assert_same(
-                engine.translate(sources[:size], SEARCHES[name], scored=True),
+                translated(engine, sources[:size], SEARCHES[name], scored=True),
                 eager(model, sources[:size], SEARCHES[name]),
             )
             assert len(engine._steps._programs) <= 6
     largest = {dtype: len(memory) for dtype, memory in engine._steps._memory.items()}
     for penalty in range(KEPT_SEARCHES):
         # Other ranking shares the programs.
-        engine.translate(sources, settings_of("beam", beam=4, length_penalty=float(penalty)))
+        translated(engine, sources, settings_of("beam", beam=4, length_penalty=float(penalty)))
     for ratio in range(KEPT_SEARCHES):
-        engine.translate([[5, 6]], settings_of("greedy", max_length_ratio=1.0 + ratio))
+        translated(engine, [[5, 6]], settings_of("greedy", max_length_ratio=1.0 + ratio))
     assert {dtype: len(memory) for dtype, memory in engine._steps._memory.items()} == largest
     assert len({shape[0] for shape in engine._steps._states}) <= KEPT_SEARCHES
 
@@ -141,7 +143,7 @@ def test_a_rescorer_ranks_the_hypotheses():
     settings = settings_of("beam", beam=4, rescorer="other", rescorer_weight=0.5)
     engine = CapturedSearches({"transformer": model}, CPU)
     networks = {MODEL: model, RESCORER: rescorer}
-    actual = engine.translate(sources, settings, scored=True, networks=networks)
+    actual = translated(engine, sources, settings, scored=True, networks=networks)
     assert_same(actual, eager(model, sources, settings, **{RESCORER: rescorer}))
     assert actual.tokens != eager(model, sources, settings_of("beam", beam=4)).tokens
 
@@ -149,7 +151,7 @@ def test_a_rescorer_ranks_the_hypotheses():
 def test_a_model_without_steps_of_fixed_shapes_is_computed_eagerly():
     model, sources = seq2seq(), sentences(5)
     engine = CapturedSearches({"seq2seq": model}, CPU)
-    assert_same(engine.translate(sources, SEARCHES["beam"], scored=True), eager(model, sources, SEARCHES["beam"]))
+    assert_same(translated(engine, sources, SEARCHES["beam"], scored=True), eager(model, sources, SEARCHES["beam"]))
 
 
 @torch.no_grad()
@@ -174,7 +176,7 @@ def test_threads_share_programs():
 
     def work(number: int) -> None:
         for _ in range(4):
-            if engine.translate([sources[number]], settings).tokens != expected[number]:
+            if translated(engine, [sources[number]], settings).tokens != expected[number]:
                 wrong.append(number)
 
     in_threads(work, len(sources))

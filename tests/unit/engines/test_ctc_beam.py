@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import nat, searched
+from sessions import translated
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -89,12 +90,13 @@ class Carried:
 def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, monkeypatch):
     """Several widths and ratios share a graph; alone and in padded batches, with a language model and without."""
     pytest.importorskip("onnxscript", reason="needs the extra fast")
+    from sessions import opened
+
     from workflow_src.engines import onnx_export
-    from workflow_src.engines.onnxruntime import open_networks
 
     search, exports, export = registry.searches()["ctc-beam"], [], onnx_export.export
     monkeypatch.setattr(onnx_export, "export", lambda *a: (exports.append(a), export(*a))[1])
-    engine = open_networks({"nat": model}, "fast", torch.device("cpu"))
+    engine = opened({"nat": model})
     for beam, min_ratio, threshold, with_model in itertools.product(
         (1, 3, 20), (0.0, 0.05, 0.5), (None, 2.0), (False, True)
     ):
@@ -103,8 +105,8 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
         networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})
         with torch.no_grad():
             expected = searched(networks, pad(SOURCES, eos=True), settings)
-        batched = engine.translate(SOURCES, settings, True, networks)
-        singles = [engine.translate([source], settings, True, networks) for source in SOURCES]
+        batched = translated(engine, SOURCES, settings, True, networks)
+        singles = [translated(engine, [source], settings, True, networks) for source in SOURCES]
         assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens
         assert batched.candidates == [single.candidates[0] for single in singles] == expected.candidates
         assert batched.scores == pytest.approx(expected.scores, abs=1e-4)

@@ -5,11 +5,13 @@ import torch
 from miniatures import beam_search, greedy, nat
 from refusals import fields_of
 
+from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.batches import search_all
+from workflow_src.decoding.batches import search_all, search_rows
 from workflow_src.engines import ctranslate2, ctranslate2_spec
+from workflow_src.engines.choose import int8_is_safe
 from workflow_src.engines.ctranslate2_spec import write_model
-from workflow_src.engines.onnxruntime import int8_is_safe
+from workflow_src.engines.session import Request
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.families.transformer import TransformerConfig
 from workflow_src.families.transformer.model import Transformer
@@ -53,9 +55,22 @@ def pieces(model: Transformer) -> dict[str, list[str]]:
     return {side: [f"▁{i}" for i in range(size)] for side, size in sizes.items()}
 
 
-def engine_of(model: Transformer, folder, **options) -> ctranslate2.Engine:
+def engine_of(model: Transformer, folder, **options) -> ctranslate2.CTranslate2Session:
     write_model(model, pieces(model), folder)
-    return ctranslate2.Engine(folder, pieces(model), model.config.max_positions, **options)
+    return ctranslate2.CTranslate2Session(folder, pieces(model), model.config.max_positions, **options)
+
+
+def searched(engine, sources, beam=1, length_penalty=1.0, batch=64, scored=True, threads=1, **settings):
+    search = registry.searches()["greedy" if beam == 1 else "beam"]
+    sizes: dict = {} if beam == 1 else {"beam": beam, "length_penalty": length_penalty}
+    request = Request(
+        search.settings(**{"max_length_ratio": 2.0} | sizes | settings), batch=batch, return_scores=scored
+    )
+    return search_rows(lambda rows: engine.search(rows, request), sources, batch, threads=threads)
+
+
+def cut_of(hypotheses) -> set[int]:
+    return {row for row, is_cut in enumerate(hypotheses.cut) if is_cut}
 
 
 def own(model: Transformer, sources, beam, penalty=1.0, ratio=2.0):
@@ -82,8 +97,8 @@ def test_tokens_and_scores_are_ours(exported):
     model, engine = exported
     sources = sentences(200, torch.Generator().manual_seed(2))
     for beam, penalty in ((1, 1.0), (4, 1.0), (4, 0.0), (3, 0.6)):
-        hypotheses, ours = engine.search(sources, beam, penalty), own(model, sources, beam, penalty)
-        cut = set(engine.cut)
+        hypotheses, ours = searched(engine, sources, beam, penalty), own(model, sources, beam, penalty)
+        cut = cut_of(hypotheses)
         uncut = [i for i in range(200) if i not in cut]
         # The model ends nearly all of its sentences itself, in different words, so that the comparison is meaningful.
         assert len(uncut) > 188 and len(set(map(tuple, ours.tokens))) > 120
@@ -96,12 +111,12 @@ def test_tokens_and_scores_are_ours(exported):
 def test_batches_and_order_change_nothing(exported):
     _, engine = exported
     sources = [[], *sentences(30, torch.Generator().manual_seed(3)), []]
-    batched = engine.search(sources, 4, batch=64)
+    batched = searched(engine, sources, 4, batch=64)
     assert batched.tokens[0] == batched.tokens[-1] == [] and batched.scores[0] == 0
-    for batch in (1, 7):
-        assert engine.search(sources, 4, batch=batch).tokens == batched.tokens
-    assert engine.search(sources[::-1], 4).tokens == batched.tokens[::-1]
-    assert engine.search(sources, 4, scored=False).scores == [0.0] * len(sources)
+    for batch, threads in ((1, 1), (7, 1), (7, 3)):
+        assert searched(engine, sources, 4, batch=batch, threads=threads).tokens == batched.tokens
+    assert searched(engine, sources[::-1], 4).tokens == batched.tokens[::-1]
+    assert searched(engine, sources, 4, scored=False).scores == [0.0] * len(sources)
 
 
 def test_limits_are_ours_whoever_shares_a_batch(quick):
@@ -111,11 +126,11 @@ def test_limits_are_ours_whoever_shares_a_batch(quick):
     with torch.no_grad():
         model.output_bias[2] = -20.0
     for ratio in (1e-9, 0.5, 9.0):
-        hypotheses, ours = engine.search(sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
+        hypotheses, ours = searched(engine, sources, 1, max_length_ratio=ratio), own(model, sources, 1, ratio=ratio)
         assert [len(tokens) for tokens in ours.tokens] == [engine.limit(len(source), ratio) for source in sources]
         assert max(map(len, ours.tokens)) <= MODEL["max_positions"] - 1
-        assert len(engine.cut) in (0, 40)
-        if engine.cut:
+        assert len(cut_of(hypotheses)) in (0, 40)
+        if cut_of(hypotheses):
             assert [len(tokens) for tokens in hypotheses.tokens] == [len(tokens) for tokens in ours.tokens]
 
 
@@ -123,7 +138,7 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
     model, engine = exported
     coarse = engine_of(model, tmp_path, compute_type="int8")
     sources = sentences(100, torch.Generator().manual_seed(5))
-    exact, rough = engine.search(sources), coarse.search(sources)
+    exact, rough = searched(engine, sources), searched(coarse, sources)
     assert exact.scores != rough.scores
     if not int8_is_safe():
         pytest.skip("this processor lacks VNNI instructions: 8-bit products may overflow")
@@ -133,15 +148,15 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
 def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
     with pytest.raises(ConfigError) as refused:
-        ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="int4")
+        ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="int4")
     fields = {"setting": "compute_type", "value": "int4", "allowed": ("float16", "float32", "int8")}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError) as refused:
-        ctranslate2.Engine(tmp_path, pieces(model), 40, compute_type="float16")
+        ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="float16")
     fields = {"setting": "compute_type", "value": "float16", "mentions": ("cpu",)}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ArtifactError) as refused:
-        ctranslate2.Engine(tmp_path, pieces(model), 40)
+        ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40)
     assert refused.value.path == str(tmp_path)
     short = pieces(model) | {"target": pieces(model)["target"][:-1]}
     with pytest.raises(InputError) as refused:

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from miniatures import cmlm, dat, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
+from sessions import translated
 from threads import in_threads
 
 from workflow_src import registry
@@ -19,9 +20,10 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
-from workflow_src.engines.choose import choose_mode, why_not
-from workflow_src.engines.cuda_graphs import KEPT_SEARCHES, CapturedSearches
+from workflow_src.engines.choose import choose, why_not
+from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.engines.programs import Program, bucket, rows
+from workflow_src.engines.session import KEPT_SEARCHES
 from workflow_src.errors import InputError
 from workflow_src.spec import MODEL
 
@@ -30,8 +32,8 @@ CPU = torch.device("cpu")
 
 def chosen(engine: str, device: str, family: str, precision: str = "float32"):
     declared = registry.families()[family]
-    mode, declared_engine = choose_mode(engine, device, precision, declared, registry.searches_of(declared))
-    return mode, declared_engine.name if declared_engine else None
+    mode, declared_engine = choose(engine, device, precision, declared, registry.searches_of(declared))
+    return mode, declared_engine.name
 
 
 def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
@@ -39,12 +41,12 @@ def test_fast_on_a_gpu_is_these_graphs_where_they_serve():
     assert chosen("fast", "cuda", "nat", "bfloat16") == ("fast", "cuda_graphs")
     for family in ("nat", "lvm", "transformer"):
         assert chosen("auto", "cuda", family) == ("fast", "cuda_graphs")
-        assert chosen("eager", "cuda", family) == ("eager", None)
-    assert chosen("auto", "cuda", "seq2seq") == ("eager", None)
+        assert chosen("eager", "cuda", family) == ("eager", "eager")
+    assert chosen("auto", "cuda", "seq2seq") == ("eager", "eager")
 
 
 def test_fast_on_a_gpu_is_refused_where_nothing_serves():
-    with pytest.raises(InputError, match="program"):
+    with pytest.raises(InputError, match="seq2seq"):
         chosen("fast", "cuda", "seq2seq")
 
 
@@ -125,7 +127,7 @@ def test_translations_are_those_of_dynamic_shapes(name):
     engine, sources = CapturedSearches(models, CPU), sentences()
     expected = eager(models, sources, settings)
     for size, number in ((1, 16), (3, 15), (40, 40)):
-        batches = [engine.translate(sources[i : i + size], settings) for i in range(0, number, size)]
+        batches = [translated(engine, sources[i : i + size], settings) for i in range(0, number, size)]
         assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens[:number]
         if expected.steps:
             assert [count for hypotheses in batches for count in hypotheses.steps] == expected.steps[:number]
@@ -140,14 +142,14 @@ def test_scores_are_those_of_dynamic_shapes(name):
     engine, sources = CapturedSearches(models, CPU), sentences(12)
     expected = eager(models, sources, settings, scored=True)
     for size in (1, 12):
-        batches = [engine.translate(sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
+        batches = [translated(engine, sources[i : i + size], settings, scored=True) for i in range(0, 12, size)]
         assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
         assert [score for hypotheses in batches for score in hypotheses.scores] == pytest.approx(
             expected.scores, abs=1e-9
         )
     assert len(set(expected.scores)) > 6
     # Without scores, a program of its own.
-    assert engine.translate(sources, settings).tokens == expected.tokens
+    assert translated(engine, sources, settings).tokens == expected.tokens
 
 
 @torch.no_grad()
@@ -181,7 +183,7 @@ def test_outputs_that_need_more_than_those_before_get_a_wider_program(monkeypatc
     order = sorted(range(10), key=lambda i: len(expected[i]))
     assert len(expected[order[0]]) < len(expected[order[-1]])
     for i in (*order, *order):
-        assert engine.translate([sources[i]], settings).tokens == [expected[i]]
+        assert translated(engine, [sources[i]], settings).tokens == [expected[i]]
     # Narrower programs are deleted.
     assert len(engine._programs) == 1 and 1 < Counted.instances <= len({len(row) for row in expected})
 
@@ -191,10 +193,10 @@ def test_a_program_is_made_once_for_its_shapes():
     engine = CapturedSearches(models, CPU)
     # As wide as the first needs; the others are narrower.
     for source in ([8, 9, 10, 11, 12, 5, 6], [5], [5, 6, 7]):
-        engine.translate([source], settings)
+        translated(engine, [source], settings)
     assert len(engine._programs) == 1
     other_settings = settings.model_copy(update={"blank_penalty": 3.0})
-    assert engine.translate([[5, 6, 7]], other_settings).tokens == eager(models, [[5, 6, 7]], other_settings).tokens
+    assert translated(engine, [[5, 6, 7]], other_settings).tokens == eager(models, [[5, 6, 7]], other_settings).tokens
     assert len(engine._programs) == 2
 
 
@@ -208,7 +210,7 @@ def test_threads_share_programs():
 
     def work(number: int) -> None:
         for _ in range(50):
-            if engine.translate([sources[number]], settings).tokens != expected[number]:
+            if translated(engine, [sources[number]], settings).tokens != expected[number]:
                 wrong.append(number)
 
     in_threads(work, len(sources))
@@ -221,9 +223,9 @@ def test_programs_of_the_last_searches_are_kept():
     for number in range(2 * KEPT_SEARCHES):
         searched = settings.model_copy(update={"blank_penalty": float(number)})
         for source in ([5, 6, 7], [5] * 12):
-            engine.translate([source], searched)
+            translated(engine, [source], searched)
     assert len(engine._programs) == 2 * KEPT_SEARCHES
-    assert engine.translate([[5, 6, 7]], settings).tokens == eager(models, [[5, 6, 7]], settings).tokens
+    assert translated(engine, [[5, 6, 7]], settings).tokens == eager(models, [[5, 6, 7]], settings).tokens
 
 
 @pytest.mark.parametrize("end", [False, True])
@@ -235,7 +237,7 @@ def test_the_longest_sentences_fit(end):
         model.output_bias[2] -= 1000
     settings, sources = registry.searches()["delta"].settings(steps=1), [[7] * 20]
     expected = eager({"lvm": model}, sources, settings)
-    assert CapturedSearches({"lvm": model}, CPU).translate(sources, settings).tokens == expected.tokens
+    assert translated(CapturedSearches({"lvm": model}, CPU), sources, settings).tokens == expected.tokens
     assert len(expected.tokens[0]) == 21
 
 
@@ -264,7 +266,9 @@ def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
         networks = {MODEL: model, **other_networks}
         expected = searched(networks, pad(sources, eos=True), settings, scored=False)
         for size in (1, 12):
-            batches = [engine.translate(sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)]
+            batches = [
+                translated(engine, sources[i : i + size], settings, networks=networks) for i in range(0, 12, size)
+            ]
             assert [row for hypotheses in batches for row in hypotheses.tokens] == expected.tokens
             assert [row for hypotheses in batches for row in hypotheses.candidates] == expected.candidates
         outputs.append(expected.tokens)

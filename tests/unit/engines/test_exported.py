@@ -13,12 +13,13 @@ import pytest
 import torch
 from miniatures import inat, lively, lvm, nat, refiner, searched, transformer, translate
 from refusals import fields_of
+from sessions import request, translated
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import graph_key
+from workflow_src.engines.choose import int8_is_safe
 from workflow_src.engines.exported import code_digest, delete_old
-from workflow_src.engines.onnxruntime import int8_is_safe
 from workflow_src.errors import ConfigError
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
@@ -157,10 +158,12 @@ def eager(model, sources, settings):
 def engine(model, folder, settings):
     """An engine that has exported the graphs of batches and of single sentences, with scores."""
     engine = graphs({"upsampler": model}, folder)
-    assert not engine.ready(settings, True)
-    engine.translate([[7, 8]], settings, True)
-    engine.translate([[7, 8], [9]], settings, True)
-    assert engine.ready(settings, True) and not engine.ready(settings, False)
+    assert not engine.ready(request(engine, settings, True), True)
+    translated(engine, [[7, 8]], settings, True)
+    translated(engine, [[7, 8], [9]], settings, True)
+    assert engine.ready(request(engine, settings, True), True) and not engine.ready(
+        request(engine, settings, False), True
+    )
     return engine
 
 
@@ -168,8 +171,8 @@ def engine(model, folder, settings):
 def test_a_family_that_no_engine_knows_translates_as_eager_inference_does(engine, model, settings):
     sources = sentences()
     expected = eager(model, sources, settings)
-    batched = engine.translate(sources, settings, True)
-    singles = [engine.translate([source], settings, True) for source in sources]
+    batched = translated(engine, sources, settings, True)
+    singles = [translated(engine, [source], settings, True) for source in sources]
     assert batched.tokens == [single.tokens[0] for single in singles] == expected.tokens
     assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
     assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-5)
@@ -187,10 +190,10 @@ def test_graphs_are_exported_once_for_all_processes(engine, model, folder, setti
 
     monkeypatch.setattr(onnx_export, "export", never)
     second_engine = graphs({"upsampler": model}, folder)
-    assert second_engine.ready(settings, True)
+    assert second_engine.ready(request(second_engine, settings, True), True)
     assert (
-        second_engine.translate([[7, 8, 9]], settings, True).tokens
-        == engine.translate([[7, 8, 9]], settings, True).tokens
+        translated(second_engine, [[7, 8, 9]], settings, True).tokens
+        == translated(engine, [[7, 8, 9]], settings, True).tokens
     )
 
 
@@ -206,7 +209,8 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, fo
             changed.output_bias[9] += 1
     elif change == "settings":
         settings = settings.model_copy(update={"blank": 6})
-    assert not graphs({"upsampler": changed}, folder, int8=change == "int8").ready(settings, True)
+    engine = graphs({"upsampler": changed}, folder, int8=change == "int8")
+    assert not engine.ready(request(engine, settings, True), True)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +252,16 @@ def test_a_damaged_graph_is_exported_again(engine, model, folder, settings, monk
     monkeypatch.setattr(onnx_export, "export", lambda *_words: content)
     path.write_bytes(content[: len(content) // 2])
     with caplog.at_level(logging.WARNING):
-        hypotheses = graphs({"upsampler": model}, folder).translate([[7, 8, 9]], settings, True)
-    assert hypotheses.tokens == engine.translate([[7, 8, 9]], settings, True).tokens
+        hypotheses = translated(graphs({"upsampler": model}, folder), [[7, 8, 9]], settings, True)
+    assert hypotheses.tokens == translated(engine, [[7, 8, 9]], settings, True).tokens
     assert "exporting it again" in caplog.text and path.read_bytes() == content
 
 
 @pytest.mark.graphs
 def test_8_bit_products_change_few_words_and_batches_none(model, folder, settings):
     engine, sources = graphs({"upsampler": model}, folder, int8=True), sentences(20)
-    hypotheses = engine.translate(sources, settings, False)
-    assert hypotheses.tokens == [engine.translate([source], settings, False).tokens[0] for source in sources]
+    hypotheses = translated(engine, sources, settings, False)
+    assert hypotheses.tokens == [translated(engine, [source], settings, False).tokens[0] for source in sources]
     expected = eager(model, sources, settings).tokens
     equal_share = np.mean([a == b for a, b in zip(hypotheses.tokens, expected, strict=True)])
     # Without VNNI instructions, 8-bit products may overflow.
@@ -291,7 +295,7 @@ def test_self_attention_in_one_operator_gives_what_its_parts_give(model, setting
 @pytest.mark.graphs
 def test_a_sentence_beyond_the_models_positions_is_refused_in_words(engine, settings):
     with pytest.raises(ConfigError) as refused:
-        engine.translate([[7] * 40], settings, True)
+        translated(engine, [[7] * 40], settings, True)
     fields = {"setting": "engine", "mentions": ("search collapse", "41 subwords")}
     assert fields_of(refused.value, fields) == fields
 
@@ -305,9 +309,9 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
     engine, sources = graphs({"lvm": model}, tmp_path), [*sentences(8, 13), [5] * 29]
     settings = registry.searches()["prior-mean"].settings(lengthening=1e30)
     expected = translate(model, pad(sources, eos=True), "prior-mean", lengthening=1e30)
-    hypotheses = engine.translate(sources, settings, False)
+    hypotheses = translated(engine, sources, settings, False)
     assert hypotheses.tokens == expected.tokens and {len(row) for row in hypotheses.tokens} == {30}
-    assert [engine.translate([source], settings, False).tokens[0] for source in sources] == expected.tokens
+    assert [translated(engine, [source], settings, False).tokens[0] for source in sources] == expected.tokens
     assert min(min(row) for row in hypotheses.tokens) > 2
 
 
@@ -324,11 +328,11 @@ def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
     expected = translate(
         pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
     )
-    batched = engine.translate(sources, settings, True)
+    batched = translated(engine, sources, settings, True)
     assert batched.tokens == expected.tokens and batched.steps == expected.steps
     assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
     # Graphs of single sentences have no padding.
-    assert [engine.translate([source], settings, True).tokens[0] for source in sources[:8]] == expected.tokens[:8]
+    assert [translated(engine, [source], settings, True).tokens[0] for source in sources[:8]] == expected.tokens[:8]
 
 
 @pytest.fixture(scope="module")
@@ -346,7 +350,7 @@ def ranking_graphs(tmp_path_factory) -> Path:
 
 def ranked(engine, one_pass, sources):
     model, rescorer, settings = one_pass
-    return engine.translate(sources, settings, True, {MODEL: model, "rescorer": rescorer})
+    return translated(engine, sources, settings, True, {MODEL: model, "rescorer": rescorer})
 
 
 @pytest.mark.graphs
@@ -356,9 +360,9 @@ def test_candidates_are_ranked_by_a_graph_of_the_rescorer(one_pass, ranking_grap
     with torch.no_grad():
         expected = searched(networks, pad(sources, eos=True), settings)
     engine = graphs({"nat": model}, ranking_graphs)
-    assert not engine.ready(settings, True, networks)
+    assert not engine.ready(request(engine, settings, True, networks), True)
     ranked(engine, one_pass, [[7, 8]])
-    assert engine.ready(settings, True, networks)
+    assert engine.ready(request(engine, settings, True, networks), True)
     ranked(engine, one_pass, [[7, 8], [9]])
     # Nothing of the rescorer is computed eagerly.
     monkeypatch.setattr(type(rescorer), "log_probabilities", None)
@@ -393,11 +397,11 @@ def test_candidates_are_ranked_by_their_scores_whoever_ranked_them_before(one_pa
     )
     networks, sources = {MODEL: model}, sentences(8, 13)
     rescored = networks | {"rescorer": one_pass[1]}
-    graphs({"inat": model}, ranking_graphs).translate(sources[:1], ranked_by, False, rescored)
+    translated(graphs({"inat": model}, ranking_graphs), sources[:1], ranked_by, False, rescored)
     with torch.no_grad():
         expected = searched(networks, pad(sources, eos=True), without_rescorer, False)
     engine = graphs({"inat": model}, ranking_graphs)
-    actual = [engine.translate([source], without_rescorer, False, networks) for source in sources]
+    actual = [translated(engine, [source], without_rescorer, False, networks) for source in sources]
     assert [single.tokens[0] for single in actual] == expected.tokens
     assert [single.scores[0] for single in actual] == pytest.approx(expected.scores, abs=1e-5)
 
@@ -430,14 +434,22 @@ def test_what_has_no_program_is_not_served():
     assert "with stop_threshold" in reason("delta", stop_threshold=0.1)
 
 
-def test_without_the_exporter_a_graph_that_is_not_there_is_refused(model, settings, tmp_path, monkeypatch):
-    from workflow_src.engines import exported
+@pytest.mark.parametrize("failure", [RuntimeError("torch.export\nfailed"), TypeError("no rule")])
+def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeypatch, caplog, failure):
+    """In a request with a named engine; `prepare` logs it, and our own code goes on."""
+    from workflow_src.engines import onnx_export
 
-    monkeypatch.setattr(exported, "EXPORTER", "no_such_package")
+    def fail(*_):
+        raise failure
+
+    monkeypatch.setattr(onnx_export, "export", fail)
+    engine = graphs({"upsampler": model}, tmp_path)
     with pytest.raises(ConfigError) as refused:
-        graphs({"upsampler": model}, tmp_path).translate([[7, 8]], settings, True)
-    fields = {"setting": "engine", "mentions": ("search collapse", "no_such_package")}
-    assert fields_of(refused.value, fields) == fields
+        translated(engine, [[7, 8]], settings, True)
+    fields = {"setting": "engine", "mentions": ("search collapse", type(failure).__name__), "hint": "use engine eager"}
+    assert fields_of(refused.value, fields) == fields and "\n" not in str(refused.value)
+    assert not engine.prepare(request(engine, settings, True), True) and "stays eager" in caplog.text
+    assert list(tmp_path.iterdir()) == []
 
 
 # Rewrites

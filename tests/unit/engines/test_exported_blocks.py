@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, pairs, peaked, searched, tagger, transformer
+from sessions import request, translated
 from threads import in_threads
 
 from workflow_src.data.batching import pad
@@ -148,7 +149,7 @@ def test_graphs_check_drafts_as_the_eager_search_does(fields, networks, folder, 
     engine = engine_of(networks, folder)
     for part in (sources, sources[:5], *([source] for source in sources[:6])):
         expected = searched(networks, pad(part, eos=True), chosen)
-        actual = engine.translate(part, chosen, True, networks)
+        actual = translated(engine, part, chosen, True, networks)
         assert (actual.tokens, actual.steps) == (expected.tokens, expected.steps)
         assert actual.scores == pytest.approx(expected.scores, abs=1e-5)
         if "tolerance" not in fields:
@@ -161,14 +162,14 @@ def test_graphs_check_drafts_as_the_eager_search_does(fields, networks, folder, 
 def test_in_8_bits_drafts_and_batches_change_nothing(networks, folder, any_drafts):
     """The output is that of the same graphs when they read one word after another, but not that of float32."""
     engine, sources = engine_of(networks, folder, int8=True), sentences(30)
-    words_one_by_one = engine.translate(sources, settings(block=1), True, networks)
+    words_one_by_one = translated(engine, sources, settings(block=1), True, networks)
     assert len(set(map(len, words_one_by_one.tokens))) > 3
     for fields in ({"block": 3}, {"block": 8}, {"block": 50}, {"drafts": 3}):
-        actual = engine.translate(sources, settings(**fields), True, networks)
+        actual = translated(engine, sources, settings(**fields), True, networks)
         assert actual.tokens == words_one_by_one.tokens
         assert actual.scores == pytest.approx(words_one_by_one.scores, abs=1e-5)
         assert sum(actual.steps) < sum(words_one_by_one.steps)
-    in_float32 = engine_of(networks, folder).translate(sources, settings(), True, networks)
+    in_float32 = translated(engine_of(networks, folder), sources, settings(), True, networks)
     differences = [abs(a - b) for a, b in zip(words_one_by_one.scores, in_float32.scores, strict=True)]
     assert max(differences) > 1e-4 and sorted(differences)[len(differences) // 2] < 0.3
 
@@ -179,13 +180,15 @@ def test_in_8_bits_drafts_and_batches_change_nothing(networks, folder, any_draft
 def test_graphs_of_every_family_draft_as_the_eager_drafter_does(drafter, networks, folder):
     drafted = networks | {DRAFTER: DRAFTERS[drafter]().float()}
     engine = engine_of(drafted, folder)
-    assert not engine.ready(settings(), True, drafted) or drafter == "ctc"
+    assert not engine.ready(request(engine, settings(), True, drafted), True) or drafter == "ctc"
     for source in sentences(5, seed=2):
         for chosen in (settings(), ACCEPTING):
             expected = searched(drafted, pad([source], eos=True), chosen)
-            actual = engine.translate([source], chosen, True, drafted)
+            actual = translated(engine, [source], chosen, True, drafted)
             assert (actual.tokens, actual.steps) == (expected.tokens, expected.steps)
-    assert engine.ready(settings(), True, drafted) and engine.prepare(settings(), True, drafted, True)
+    assert engine.ready(request(engine, settings(), True, drafted), True) and engine.prepare(
+        request(engine, settings(), True, drafted), True
+    )
 
 
 @pytest.mark.graphs
@@ -195,7 +198,7 @@ def test_each_drafter_makes_its_own_drafts(networks, folder):
     other = networks | {DRAFTER: nat(V, V + 1, seed=7, **SHALLOW).float()}
     engine, outputs = engine_of(networks, folder), []
     for drafted in (networks, other, networks):
-        outputs.append([engine.translate([source], ACCEPTING, True, drafted).tokens for source in sentences(3)])
+        outputs.append([translated(engine, [source], ACCEPTING, True, drafted).tokens for source in sentences(3)])
     assert outputs[0] == outputs[2] != outputs[1]
 
 
@@ -205,11 +208,11 @@ def test_threads_export_the_graphs_of_their_drafters_at_once(networks, tmp_path)
     """The exporter serves one thread of a process."""
     engine, source = engine_of(networks, tmp_path), sentences(1)[0]
     drafters = [networks | {DRAFTER: nat(V, V + 1, seed=seed, **SHALLOW).float()} for seed in range(3)]
-    engine.prepare(settings(), True, drafters[0], True)
+    engine.prepare(request(engine, settings(), True, drafters[0]), True)
     outputs = [[] for _ in drafters]
 
     def work(number):
-        outputs[number] += engine.translate([source], ACCEPTING, True, drafters[number]).tokens
+        outputs[number] += translated(engine, [source], ACCEPTING, True, drafters[number]).tokens
 
     in_threads(work, len(drafters))
     assert outputs == [searched(drafted, pad([source], eos=True), ACCEPTING).tokens for drafted in drafters]

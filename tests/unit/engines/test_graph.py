@@ -37,7 +37,7 @@ LANGUAGE_MODEL = estimate(np.random.default_rng(1).integers(3, SIZE, LENGTHS.sum
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("graphs")
 def test_outputs_and_scores_are_those_of_our_own_code(case):
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
     name, model, fields = CASES[case]
     search = registry.searches()[name]
@@ -49,5 +49,5 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     networks = {MODEL: network}
     if "language_model" in fields:
         networks["language_model"] = types.SimpleNamespace(scorer=LANGUAGE_MODEL)
-    engine = open_networks({"dat": network}, "fast", torch.device("cpu"))
+    engine = opened({"dat": network})
     check_outputs_and_scores(engine, networks, SOURCE, settings, together=case in TOGETHER)

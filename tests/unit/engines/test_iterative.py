@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from miniatures import inat, searched, tokens
+from sessions import translated
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -24,23 +25,23 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 @pytest.mark.parametrize("fields", [{"passes": 3}, {"passes": 2, "lengths": 3}])
 @pytest.mark.usefixtures("graphs")
 def test_outputs_scores_and_passes_are_those_of_our_own_code(fields):
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
     search, family = registry.searches()["iterative-refinement"], registry.families()["inat"]
     network = inat(9, 9, seed=4, **SMALL).float()
     settings = search.settings(**fields)
     networks = {MODEL: network}
     assert registry.engines()["onnxruntime"].serves(family, search, settings) is None
-    engine = open_networks({"inat": network}, "fast", torch.device("cpu"))
+    engine = opened({"inat": network})
     with torch.no_grad():
         expected = searched(networks, SOURCE, settings)
-    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    singles = [translated(engine, [line], settings, True, networks) for line in LINES]
     assert [single.tokens[0] for single in singles] == expected.tokens
     assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
     assert [single.steps[0] for single in singles] == expected.steps == [fields["passes"]] * 4
     if settings.lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        batched = engine.translate(LINES, settings, True, networks)
+        batched = translated(engine, LINES, settings, True, networks)
         assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
         assert batched.steps == expected.steps
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 import yaml
 from miniatures import lively, searched, tokens
+from sessions import translated
 
 from workflow_src import registry
 from workflow_src.families.build import build
@@ -25,7 +26,7 @@ LINES = [[i for i in row if i not in (PAD, EOS)] for row in SOURCE.tolist()]
 @pytest.mark.parametrize("lengths", [1, 3])
 def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
     family, search = registry.families()["tagger"], registry.searches()["argmax"]
     preset = yaml.safe_load(family.presets.read_text(encoding="utf-8"))["miniature"]
@@ -42,12 +43,12 @@ def test_outputs_and_scores_are_those_of_our_own_code(lengths, tmp_path, monkeyp
     with torch.no_grad():
         expected = searched({MODEL: network}, SOURCE, settings)
     assert len({len(row) for row in expected.tokens}) > 1 and len({word for row in expected.tokens for word in row}) > 3
-    engine = open_networks({"tagger": network}, "fast", torch.device("cpu"))
-    singles = [engine.translate([line], settings, True, {MODEL: network}) for line in LINES]
+    engine = opened({"tagger": network})
+    singles = [translated(engine, [line], settings, True, {MODEL: network}) for line in LINES]
     assert [single.tokens[0] for single in singles] == expected.tokens
     assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-5)
     if lengths > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        batched = engine.translate(LINES, settings, True, {MODEL: network})
+        batched = translated(engine, LINES, settings, True, {MODEL: network})
         assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-5)
     assert len(list(tmp_path.rglob("*.onnx"))) == (2 if lengths > 1 else 1)

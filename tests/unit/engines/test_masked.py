@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from miniatures import cmlm, searched, tokens
+from sessions import translated
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -24,9 +25,9 @@ SMALL = {"encoder_layers": 1, "layers": 1}
 
 @pytest.fixture
 def open_engine(graphs):
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
-    return lambda model, mode="fast": open_networks({"cmlm": model}, mode, torch.device("cpu"))
+    return lambda model, mode="fast": opened({"cmlm": model}, mode)
 
 
 def our_own(networks, settings):
@@ -51,12 +52,12 @@ def test_outputs_and_scores_are_those_of_our_own_code(fields, open_engine, graph
     expected, engine = our_own(networks, settings), open_engine(model)
     # Later passes change outputs.
     assert expected.tokens != our_own(networks, settings.model_copy(update={"iterations": 1})).tokens
-    singles = [engine.translate([line], settings, True, networks) for line in LINES]
+    singles = [translated(engine, [line], settings, True, networks) for line in LINES]
     assert [single.tokens[0] for single in singles] == expected.tokens
     assert [single.scores[0] for single in singles] == pytest.approx(expected.scores, abs=1e-4)
     if settings.length_beam > 1:
         # Graphs of several sentences, which have padding, take as long to export again.
-        batched = engine.translate(LINES, settings, True, networks)
+        batched = translated(engine, LINES, settings, True, networks)
         assert batched.tokens == expected.tokens and batched.scores == pytest.approx(expected.scores, abs=1e-4)
         return
     # All passes share the weights: of each feed-forward layer there is one matrix.
@@ -75,7 +76,7 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
         SEARCH.settings(iterations=3, length_beam=1),
     )
     expected = our_own({MODEL: model}, settings)
-    hypotheses = open_engine(model, "fast-int8").translate(LINES, settings, True)
+    hypotheses = translated(open_engine(model, "fast-int8"), LINES, settings, True)
     assert [len(row) for row in hypotheses.tokens] == [len(row) for row in expected.tokens]
     assert hypotheses.scores == pytest.approx(expected.scores, abs=0.3) and hypotheses.scores != expected.scores
     # Sentences are computed one at a time; their lists of hypotheses are put together too.

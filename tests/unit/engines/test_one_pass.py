@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from exported_searches import check_outputs_and_scores
 from miniatures import nat, refiner, tokens
 
@@ -38,7 +37,7 @@ TOGETHER = ("ctc-greedy, blank penalty", "argmax")
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("graphs")
 def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
     name, model, fields = CASES[case]
     search = registry.searches()[name]
@@ -50,5 +49,5 @@ def test_outputs_and_scores_are_those_of_our_own_code(case, rescorer):
     if search.name == "score":
         networks["refiner"] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["nat"], search, settings) is None
-    engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
+    engine = opened(dict(reversed(models.items())))
     check_outputs_and_scores(engine, networks, SOURCE, settings, together=case in TOGETHER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import torch
 from exported_searches import check_outputs_and_scores
 from miniatures import lanmt, refiner, tokens
 
@@ -33,7 +32,7 @@ VARIANTS = {"score": RELEASED, "delta": {"seed": 3}}
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("graphs")
 def test_outputs_and_scores_are_those_of_our_own_code(case):
-    from workflow_src.engines.onnxruntime import open_networks
+    from sessions import opened
 
     search = registry.searches()[case]
     overrides = {"seed": 14, "encoder_layers": 1, "layers": 1} | VARIANTS.get(case, {})
@@ -43,7 +42,7 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     if REFINER in search.needs:
         networks[REFINER] = models["score"] = refiner("score", seed=3).float()
     assert registry.engines()["onnxruntime"].serves(registry.families()["lanmt"], search, settings) is None
-    engine = open_networks(dict(reversed(models.items())), "fast", torch.device("cpu"))
+    engine = opened(dict(reversed(models.items())))
     # Graphs of several sentences, which have padding, are others.
     check_outputs_and_scores(engine, networks, SOURCE, settings, together=case == "score")
 

@@ -120,7 +120,8 @@ def test_the_first_of_several_is_the_translation(translators, family, settings):
 def test_hypotheses_are_those_that_the_search_holds(translators):
     translator = translators["transformer"]
     settings, _ = translator.settings("beam", beam=3)
-    ranked = translator.search_ids(translator.subwords.encode_source(SENTENCES), settings, ranked=True).ranked()
+    request = translator.request(settings, n_best=3)
+    ranked = translator.search_ids(translator.subwords.encode_source(SENTENCES), request).ranked()
     for pairs, line in zip(ranked, translator.translate(SENTENCES, settings, n_best=3), strict=True):
         texts = dict.fromkeys(translator.text([tokens for _, tokens in pairs]))
         assert [hypothesis.text for hypothesis in line.hypotheses] == list(texts)

@@ -12,7 +12,6 @@ from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.normalise import Normaliser, clean
 from workflow_src.serving import command
-from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.sentences import split_lines
 from workflow_src.serving.translator import Translator
 from workflow_src.types import Hypotheses
@@ -46,14 +45,16 @@ def test_the_command_writes_a_line_for_every_line(tiny_bundles, folder, family, 
     assert all("\n" not in json.loads(line)["text"] for line in written)
 
 
-class Repeating(BaseTranslator):
+class Repeating(Translator):
     """Translates by repeating the source."""
 
-    def search_ids(self, sources, settings, *_, **__):
-        return Hypotheses([list(source) for source in sources], [0.0] * len(sources), [0] * len(sources))
+    longest_source = 399
 
-    def _positions(self):
-        return 400
+    def networks(self, *_):
+        return {}
+
+    def search_ids(self, sources, *_):
+        return Hypotheses([list(source) for source in sources], [0.0] * len(sources), [0] * len(sources))
 
 
 SENTENCE_PIECE = SubwordsConfig(joint=True, vocabulary_size="auto")

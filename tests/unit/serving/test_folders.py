@@ -4,6 +4,8 @@ import pytest
 import torch
 from pretended_cuda import pretended
 
+from workflow_src.engines.cuda_graphs import CapturedSearches
+from workflow_src.engines.exported import ExportedGraphs
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
 from workflow_src.serving.folders import open_role_translators, open_translator
@@ -40,7 +42,7 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, comput
     settings = {"engine": "onnxruntime", "compute_type": compute_type}
     translator, how = opened(tiny_bundles["lvm"], "auto", settings)
     assert how == ("cpu", "float32", mode)
-    assert translator._fast.declared.name == "onnxruntime"
+    assert isinstance(translator._session, ExportedGraphs)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
@@ -67,7 +69,7 @@ def test_graphs_are_computed_on_a_gpu_in_the_type_of_the_decode(tiny_bundles, li
     settings = {"engine": "cuda_graphs", "compute_type": compute_type}
     with pretended() as machine:
         translator, how = opened(tiny_bundles["lvm"], "auto", settings)
-        assert how == ("cuda", compute_type, "fast") and translator._fast.declared.name == "cuda_graphs"
+        assert how == ("cuda", compute_type, "fast") and isinstance(translator._session, CapturedSearches)
         hypotheses = translator.search(lines, translator.settings("delta", steps=1)[0], normalised=True)
         assert machine.counts["graph launches"] and len(set(hypotheses.scores)) > 1
         with pytest.raises(ConfigError) as refused:

@@ -200,7 +200,7 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(b
     for package in ("onnx", "onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason="needs the extra fast")
     monkeypatch.setenv("CONTINUUM_CACHE", str(tmp_path))
-    from workflow_src.engines.onnxruntime import int8_is_safe
+    from workflow_src.engines.choose import int8_is_safe
 
     if mode == "fast-int8" and not int8_is_safe():
         pytest.skip("sums of 8-bit products may overflow on this processor")
@@ -219,7 +219,7 @@ def test_an_engine_is_opened_for_a_systems_own_networks(bundles):
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason="needs the extra fast")
     carrying = Translator.load(bundles.carrying, device="cpu", engine="fast")
-    assert len(carrying.models) == 2 and list(carrying._fast.inner.models) == ["nat"]
+    assert len(carrying.models) == 2 and list(carrying._session.models) == ["nat"]
 
 
 def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, run_stage, tmp_path):

@@ -12,20 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from miniatures import searched
 from refusals import fields_of
 from stage_server import STAGE_SERVER, python_module
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
-from workflow_src.data.batching import pad
 from workflow_src.data.placeholders import SYMBOLS
+from workflow_src.engines import exported
+from workflow_src.engines.eager import EagerSession
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import load_tensors, save_tensors, sha256
 from workflow_src.records.checked import other_format
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.serving import command
-from workflow_src.serving.base import BaseTranslator
 from workflow_src.serving.bundle import FORMAT
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import UNKNOWN
@@ -574,49 +573,50 @@ def watch(engine, sizes: list[int]) -> None:
 def test_who_names_an_engine_waits_for_its_graph_and_auto_does_not(tiny_bundles, translators, fast_score):
     settings, sizes = {"search": "score", "steps": 2}, []
     expected = translators["score"].translate(LINES, **settings)
-    watch(fast_score._fast, sizes)
+    watch(fast_score._session, sizes)
     assert fast_score.translate(LINES, **settings) == expected and max(sizes) > 1
     automatic = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
     assert automatic.engine == "fast"
     sizes.clear()
-    watch(automatic._fast, sizes)
+    watch(automatic._session, sizes)
     # The graph of batches now exists, that of single sentences does not.
     assert automatic.translate(LINES, batch=1, **settings) == expected and sizes == []
     assert automatic.translate(LINES, **settings) == expected and max(sizes) > 1
 
 
-class Graphs:
+class Graphs(EagerSession):
     """An engine that computes with our own code and counts exports."""
 
-    def __init__(self, translator, gains: bool = True, can_export: bool = True):
-        self.declared, self.translator, self.can_export = translator._fast.declared, translator, can_export
-        self.gains_in_batches = lambda _settings: gains
+    def __init__(self, gains: bool = True, can_export: bool = True):
+        super().__init__("cpu")
+        self.gains_in_batches, self.can_export = gains, can_export
         self.exported, self.tries, self.sizes = set(), [], []
 
-    def ready(self, _settings, _scored, _networks, alone):
+    def ready(self, _request, alone):
         return alone in self.exported
 
-    def prepare(self, _settings, _scored, _networks, alone):
+    def prepare(self, _request, alone):
         self.tries.append(alone)
         self.exported |= {alone} if self.can_export else set()
         return self.can_export
 
-    def translate(self, sources, settings, scored, networks):
+    def gains(self, _request, alone):
+        return alone or self.gains_in_batches
+
+    def compute(self, sources, request):
         self.sizes.append(len(sources))
-        return searched(networks, pad(sources, eos=True), settings, scored)
+        return super().compute(sources, request)
 
 
 @pytest.fixture
-def counting(tiny_bundles):
+def counting(tiny_bundles, monkeypatch):
     """A function that opens a translator with engine auto, and gives it with its engine, which counts exports."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
-    from workflow_src.engines.choose import Opened
 
     def opened(**options):
-        translator = Translator.load(tiny_bundles["score"], device="cpu", threads=1)
-        graphs = Graphs(translator, **options)
-        translator._fast = Opened(translator._fast.declared, graphs)
-        return translator, graphs
+        graphs = Graphs(**options)
+        monkeypatch.setattr(exported, "open_networks", lambda _system: graphs)
+        return Translator.load(tiny_bundles["score"], device="cpu", threads=1), graphs
 
     return opened
 
@@ -937,7 +937,7 @@ def test_characters_that_the_vocabulary_lacks_are_named_and_counted_where_they_a
     tiny_bundles, tmp_path, in_process, monkeypatch, caplog
 ):
     (tmp_path / "in.txt").write_text("der hund 🍕🍕 ☂！\nder hund\n", encoding="utf-8")
-    monkeypatch.setattr(BaseTranslator, "text", lambda _, tokens, *__: ["the 🍕"] * len(tokens))
+    monkeypatch.setattr(Translator, "text", lambda _, tokens, *__: ["the 🍕"] * len(tokens))
     words = ("--bundle", tiny_bundles["lvm"], "--input", tmp_path / "in.txt", "--output-format", "jsonl")
     code, out, _ = in_process(*words)
     first, second = map(json.loads, out.splitlines())

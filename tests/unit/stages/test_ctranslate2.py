@@ -47,7 +47,8 @@ def test_translations_are_those_of_the_bundle(exported, teacher, lines, settings
         assert (converted.device, converted.precision) == ("cpu", "float32")
         for batch in (3, 64):
             translations = converted.translate(lines, batch=batch, **settings)
-            cut = set((converted.parallel if batch < len(lines) else converted.single).cut)
+            is_cut = converted.search(lines, batch=batch, **settings).cut
+            cut = {i for i, cut_short in enumerate(is_cut) if cut_short}
             assert len(cut) < len(lines)
             assert [x for i, x in enumerate(translations) if i not in cut] == [
                 x for i, x in enumerate(expected) if i not in cut

@@ -17,10 +17,13 @@ from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
+from workflow_src.engines.ctranslate2 import CTranslate2Session
+from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.families.ctranslate2 import CTranslate2Config, files
 from workflow_src.families.ctranslate2.sizes import weights_of
 from workflow_src.records.atomic import read_json, sha256, write_json
+from workflow_src.registry import searches
 from workflow_src.serving.translator import Translator
 from workflow_src.training.systems import load_system
 
@@ -283,9 +286,10 @@ def test_tokens_around_sentences(tiny, teacher, outside, other_subwords, run_sta
     pieces, begin = [names[i] for i in ids], names[5]
     model = model_settings(outside, source_prefix=pieces[:2], source_suffix=pieces[-1:], target_prefix=[begin])
     run_stage("import_model", import_words(model, other_subwords, tmp_path / "bundle"))
-    engine = Translator.load(tmp_path / "bundle", "cpu", threads=1).single
-    output = engine.search([ids[2:-1]], beam=3).tokens[0]
-    plain = Translator.load(outside.parent / "export", "cpu", threads=1).single
+    engine = Translator.load(tmp_path / "bundle", "cpu", threads=1).network.library
+    request = Request(searches()["beam"].settings(beam=3, max_length_ratio=2.0))
+    output = engine.search([ids[2:-1]], request).tokens[0]
+    plain = CTranslate2Session(outside.parent / "export", tiny.subwords.names(), engine.max_positions)
     longest = plain.limit(len(ids) - 3, 2.0) + 1
     (expected,) = plain.translator.translate_batch(
         [pieces], target_prefix=[[begin]], beam_size=3, max_decoding_length=longest

@@ -153,9 +153,9 @@ def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_pr
 def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
     timed, search = [], Translator.search_ids
 
-    def record(self, sources, settings, *words, **more):
-        timed.append(settings)
-        return search(self, sources, settings, *words, **more)
+    def record(self, sources, request, *words):
+        timed.append(request.settings)
+        return search(self, sources, request, *words)
 
     monkeypatch.setattr(Translator, "search_ids", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
@@ -203,10 +203,10 @@ def test_a_row_that_fails_is_said_and_the_others_are_timed(tmp_path, in_process,
     """Its error names engine, row and batch; the log has its traceback."""
     search = Translator.search_ids
 
-    def failing(self, sources, settings, *words, **more):
-        if isinstance(settings, BeamSettings):
+    def failing(self, sources, request, *words):
+        if isinstance(request.settings, BeamSettings):
             raise KeyError("a fault")
-        return search(self, sources, settings, *words, **more)
+        return search(self, sources, request, *words)
 
     monkeypatch.setattr(Translator, "search_ids", failing)
     speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l")

@@ -10,6 +10,7 @@ from torch import Tensor
 from workflow_src.decoding.graphs import best_words, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.losses.path_scores import source_positions
+from workflow_src.errors import InputError
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import Hypotheses
 
@@ -57,8 +58,14 @@ class GraphPath(SearchModule):
 
 
 def path_of(following: Sequence[int]) -> list[int]:
-    """The vertices on the path from vertex 0 to one that is followed by itself."""
+    """The vertices on the path from vertex 0 to one that is followed by itself.
+
+    Raises InputError for one that does not go forward: a transition that is no number is the largest of its vertex.
+    """
     path = [0]
-    while following[path[-1]] != path[-1]:
+    while following[path[-1]] > path[-1]:
         path.append(following[path[-1]])
+    if following[path[-1]] < path[-1] or len(path) == 1:
+        problem = "gives transitions that are no numbers (NaN), so a sentence has no path through its graph"
+        raise InputError("the model", problem, "use weights that are finite")
     return path

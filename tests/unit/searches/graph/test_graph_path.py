@@ -10,6 +10,7 @@ import torch
 from miniatures import dat, one, padded, pairs
 from miniatures import searched as searched_by
 
+from workflow_src.errors import InputError
 from workflow_src.searches.graph_path import GraphPathSettings
 from workflow_src.types import EOS
 
@@ -85,3 +86,13 @@ def test_without_scores_they_are_0():
     model = dat()
     assert searched(model, PAIRS.source, GraphPathSettings(), scored=False).scores == [0.0] * 4
     assert all(math.isfinite(score) for score in searched(model, PAIRS.source, GraphPathSettings()).scores)
+
+
+@pytest.mark.parametrize("lookahead", [0.0, 1.0])
+@pytest.mark.parametrize("scored", [True, False])
+def test_weights_that_are_no_numbers_are_one_clear_error(scored, lookahead):
+    model = sure()
+    with torch.no_grad():
+        model.transition.query.weight.fill_(math.nan)
+    with pytest.raises(InputError, match="no numbers"):
+        searched(model, PAIRS.source, GraphPathSettings(lookahead=lookahead), scored)

@@ -1,0 +1,37 @@
+"""Searching with a session of an engine, as a translator does with one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+
+from workflow_src.decoding.search import own_networks
+from workflow_src.engines.choose import FAST, open_session
+from workflow_src.engines.session import Request, Session, System
+from workflow_src.registry import engines
+from workflow_src.spec import SearchSettings
+from workflow_src.types import Hypotheses, Networks
+
+
+def opened(models: Mapping[str, nn.Module], mode: str = FAST, device: str = "cpu") -> Session:
+    """ONNX Runtime, opened for networks by family."""
+    return open_session(engines()["onnxruntime"], System(device, mode, 1, models))
+
+
+def request(
+    session: Session, settings: SearchSettings, scored: bool = False, networks: Networks | None = None
+) -> Request:
+    """A request with these networks by role, or with the system's own."""
+    return Request(settings, networks or own_networks(session.models, settings), return_scores=scored)
+
+
+def translated(
+    session: Session,
+    sources: Sequence[Sequence[int]],
+    settings: SearchSettings,
+    scored: bool = False,
+    networks: Networks | None = None,
+) -> Hypotheses:
+    """Hypotheses of sources, as one batch."""
+    return session.search(sources, request(session, settings, scored, networks))
