@@ -58,7 +58,7 @@ def search_rows(
     batches, count = longest_first(sources, batch), 0
     groups = ([sources[row] for row in rows] for rows in batches)
     with contextlib.ExitStack() as stack:
-        several = stack.enter_context(ThreadPoolExecutor(threads)).map if threads > 1 else map
+        several = stack.enter_context(ThreadPoolExecutor(threads)).map if min(threads, len(batches)) > 1 else map
         for rows, batch_result in zip(batches, several(search, groups), strict=True):
             for name in ("tokens", "scores", "steps", "candidates", "cut"):
                 _place(result, name, rows, getattr(batch_result, name))

@@ -49,7 +49,7 @@ class Affixes:
 class CTranslate2Session(Session):
     """A loaded CTranslate2 model folder. `pieces` are the subwords of the ids of both sides, as when it was written.
 
-    `inter_threads` batches are decoded at once, each with `intra_threads` threads. `affixes` are tokens around
+    `threads` batches are decoded at once on a CPU, each with one thread. `affixes` are tokens around
     sentences; sources and outputs here do not have them.
     """
 
@@ -60,8 +60,7 @@ class CTranslate2Session(Session):
         max_positions: int,
         device: str = "cpu",
         compute_type: str = "float32",
-        inter_threads: int = 1,
-        intra_threads: int = 1,
+        threads: int = 1,
         affixes: Affixes | None = None,
     ):
         super().__init__()
@@ -74,12 +73,14 @@ class CTranslate2Session(Session):
             problem = f"it does not run on this {self.kind} with CTranslate2"
             raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         self.folder, self.device, self.precision = folder, self.kind, compute_type
+        self.threads = threads
         self._options: dict[str, Any] = {
             "device": self.kind,
             "device_index": index,
             "compute_type": compute_type,
-            "inter_threads": inter_threads,
-            "intra_threads": intra_threads,
+            "inter_threads": threads if self.kind == "cpu" else 1,
+            # Threads within a batch gain little, and wait busily for each other where other programs run.
+            "intra_threads": 1,
         }
         self._opened = self._open()
         self._lock = threading.Lock()

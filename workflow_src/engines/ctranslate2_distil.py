@@ -11,7 +11,7 @@ from workflow_src.types import max_positions
 
 
 def open_distilling(system: System) -> CTranslate2Session:
-    """A session in float32 of the one network of a system. It has a thread for each of several batches at once.
+    """A session in float32 of the one network of a system.
 
     Where the length limit cuts a hypothesis (`Hypotheses.cut`), the library stops and our own search goes on: the two
     may differ there.
@@ -22,7 +22,4 @@ def open_distilling(system: System) -> CTranslate2Session:
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:
         write_model(network, names, folder)
-        # Threads within a batch gain little for models of this size.
-        return CTranslate2Session(
-            folder, names, max_positions(network), device=system.device, inter_threads=system.threads
-        )
+        return CTranslate2Session(folder, names, max_positions(network), device=system.device, threads=system.threads)

@@ -219,7 +219,7 @@ class ImportedSession(Session):
 
     def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
         super().__init__()
-        self.device, self.precision = library.device, library.precision
+        self.device, self.precision, self.threads = library.device, library.precision, library.threads
         self.network = ImportedModel(library, pieces, system)
 
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
@@ -247,7 +247,7 @@ def open_folder(system: System) -> Session:
         system.settings.max_positions,
         system.device,
         precision,
-        intra_threads=system.threads,
+        system.threads,
         affixes=pieces.affixes if pieces else None,
     )
     return ImportedSession(library, pieces, system) if pieces else library

@@ -97,6 +97,8 @@ class Session(ABC):
     network: Any = None
     device: str
     precision: str
+    # Batches that it computes at once.
+    threads: int = 1
 
     def __init__(self) -> None:
         self._searches: Bounded[Hashable, SearchModule] = Bounded(KEPT_SEARCHES)

@@ -467,7 +467,7 @@ class Translator:
                 sessions[alone] = self._session_for(request, alone)
             return sessions[alone].search(rows, request)
 
-        return search_rows(search_batch, sources, request.batch, request.ranked, watch)
+        return search_rows(search_batch, sources, request.batch, request.ranked, watch, self._session.threads)
 
     def _session_for(self, request: Request, alone: bool) -> Session:
         """What computes sentences one at a time (`alone`) or in batches."""

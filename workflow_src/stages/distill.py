@@ -150,8 +150,7 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     from workflow_src.engines.session import Request, System
 
     mode, declared, distils = _chosen(inputs, family, runtime)
-    threads = inputs.machine.threads if distils else 1
-    system = System(str(runtime.device), mode, threads, {family.name: model}, subwords=subwords)
+    system = System(str(runtime.device), mode, inputs.machine.threads, {family.name: model}, subwords=subwords)
     session = import_object(declared.distil)(system) if distils and declared.distil else open_session(declared, system)
     eager = open_session(default_engine(), system)
     if declared is not default_engine():
@@ -160,7 +159,7 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     request = Request(inputs.settings.search_settings(), {MODEL: model}, batch, return_scores=True)
 
     def translate(sources: list[list[int]]) -> Hypotheses:
-        hypotheses = search_rows(lambda rows: session.search(rows, request), sources, batch, threads=threads)
+        hypotheses = search_rows(lambda rows: session.search(rows, request), sources, batch, threads=session.threads)
         # There the library stops, and our own search goes on.
         cut = [row for row, is_cut in enumerate(hypotheses.cut or ()) if is_cut]
         own = search_rows(lambda rows: eager.search(rows, request), [sources[row] for row in cut], batch)

@@ -90,7 +90,7 @@ def exported(request, tmp_path_factory):
 def quick(tmp_path_factory):
     """An untrained model, and an engine of it with two workers."""
     model = taught(True, "pre", updates=0)
-    return model, engine_of(model, tmp_path_factory.mktemp("quick"), inter_threads=2)
+    return model, engine_of(model, tmp_path_factory.mktemp("quick"), threads=2)
 
 
 def test_tokens_and_scores_are_ours(exported):

@@ -254,7 +254,7 @@ def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stag
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
     vocabulary = read_json(outside / "shared_vocabulary.json")
-    encoded = translator.network.encode(tokenised)
+    encoded = translator.network.encode_source(tokenised)
     assert [[vocabulary[i] for i in ids] for ids in encoded] == [
         [piece if piece in vocabulary else "<unk>" for piece in pieces] for pieces in model.encode_as_pieces(raw)
     ]
@@ -373,10 +373,10 @@ def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside
     run_stage("import_model", words)
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)
     line, network = "der hund %1 <BR/> ruht", translator.network
-    assert network.encode([line])[0].line == line
+    assert network.encode_source([line])[0].line == line
     # The model reads the text of the span, not a symbol.
     model = sentencepiece.SentencePieceProcessor(model_file=str(outside / "both.spm"))
-    assert len(network.encode([line])[0]) == len(model.encode_as_pieces(line))
+    assert len(network.encode_source([line])[0]) == len(model.encode_as_pieces(line))
     texts = ["the %1 dog <BR/>", "the dog <BR/>"]
     network.pieces.decode = lambda outputs: texts[: len(outputs)]
     hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from workflow_src.decoding.graphs import best_words, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
-from workflow_src.losses.path_scores import source_positions
 from workflow_src.errors import InputError
+from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import Hypotheses
 
