@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from miniatures import cmlm, dat, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
 from sessions import translated
 from threads import in_threads
+from torch import nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
@@ -246,7 +246,9 @@ def counted(seed: int):
     draw = np.random.default_rng(seed)
     lengths = draw.integers(1, 9, 60)
     scorer = estimate(draw.integers(3, 10, lengths.sum()), np.cumsum([0, *lengths]), 11, 3)
-    return SimpleNamespace(scorer=scorer)
+    network = nn.Module()
+    network.scorer = scorer
+    return network
 
 
 @torch.no_grad()
