@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import nn
 
@@ -13,27 +13,11 @@ from workflow_src.errors import ConfigError
 from workflow_src.serving import bundle
 from workflow_src.spec import Role, SearchSettings, phrase
 
-if TYPE_CHECKING:
-    from workflow_src.serving.translator import Translator
 
-
-def check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
-    """Raises InputError for a role that the settings of a search do not name, or a system that is no translator."""
-    from workflow_src.serving.translator import Translator
-
-    roles = settings.named("role")
-    for role, system in systems.items():
-        if role not in roles:
-            raise ConfigError("systems", role, problem="no role of this search", allowed=roles)
-        if not isinstance(system, Translator):
-            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
-
-
-def networks(owner: Translator, settings: SearchSettings, systems: Mapping[str, Translator]) -> dict[str, nn.Module]:
-    """The networks of a search of the system `owner`; `systems` are others by role. Raises ConfigError for a role
+def networks(owner: Any, settings: SearchSettings, systems: Mapping[str, Any]) -> dict[str, nn.Module]:
+    """The networks of a search of the system `owner`; `systems` are translators of others by role. Raises ConfigError for a role
     without a network, and for a search that the networks were not trained for."""
     declared = registry.search_of(settings)
-    check_roles(systems, settings)
     for name, family in owner._families:
         if name not in owner._role_networks and (
             reason := family.refuses(owner.models[name].config, declared, settings)
@@ -61,7 +45,7 @@ def networks(owner: Translator, settings: SearchSettings, systems: Mapping[str, 
     return registry.fill(roles, own_networks, named)
 
 
-def _network_of(owner: Translator, translator: Translator, name: str, role: Role) -> nn.Module:
+def _network_of(owner: Any, translator: Any, name: str, role: Role) -> nn.Module:
     """The network of another system for a role. Raises ConfigError where it cannot fill the role."""
     system = translator.description.system
     if not translator.models:

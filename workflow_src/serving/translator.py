@@ -292,7 +292,7 @@ class Translator:
         role_systems = {**(systems or {}), **role_systems}
         if self.description.engine is None:
             return dataclasses.replace(request, networks=self.networks(settings, role_systems))
-        roles.check_roles(role_systems, settings)
+        _check_roles(role_systems, settings)
         if reason := self._declared.serves(self._families[0][1], declared, settings):
             raise ConfigError("engine", self._declared.name, problem=f"it {reason}")
         if request.trace:
@@ -515,6 +515,7 @@ class Translator:
         Raises ConfigError for a role without a network, and for a search that the networks were not trained for.
         """
         if systems:
+            _check_roles(systems, settings)
             return roles.networks(self, settings, systems)
         # Cached for calls with one sentence.
         networks = self._networks.get(settings)
@@ -676,6 +677,16 @@ class Translator:
         sentences = min(request.batch, sum(map(bool, sources)))
         sizes = Sizes(vocabulary, longest + 1, self.description.models[name].model["dim"], sentences, positions)
         check_room(request.settings, sizes, self.runtime.device)
+
+
+def _check_roles(systems: Mapping[str, Any], settings: SearchSettings) -> None:
+    """Raises InputError for a role that the settings of a search do not name, or a system that is no translator."""
+    named = settings.named("role")
+    for role, system in systems.items():
+        if role not in named:
+            raise ConfigError("systems", role, problem="no role of this search", allowed=named)
+        if not isinstance(system, Translator):
+            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
 
 
 def _normalisers(description: Description, subwords: Subwords) -> tuple[Normaliser, Normaliser]:
