@@ -15,8 +15,10 @@ from workflow_src.spec import Role, SearchSettings, phrase
 
 
 def networks(owner: Any, settings: SearchSettings, systems: Mapping[str, Any]) -> dict[str, nn.Module]:
-    """The networks of a search of the system `owner`; `systems` are translators of others by role. Raises ConfigError for a role
-    without a network, and for a search that the networks were not trained for."""
+    """The networks of a search of the translator `owner` by role; `systems` are translators of others by role.
+
+    Raises ConfigError for a role without a network, and for a search that the networks were not trained for.
+    """
     declared = registry.search_of(settings)
     for name, family in owner._families:
         if name not in owner._role_networks and (
