@@ -323,7 +323,8 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
         ["unrepeat-0-stretch1.5", "unrepeat-2-stretch1.5"],
         ["unrepeat-1-tuned"],
     ]
-    entries = figures_quality.legend_entries(figures.curves_of(groups))
-    assert list(entries) == ["autoregressive", DELTA, "without repetitions"]
-    assert (entries["without repetitions"]["color"], entries["without repetitions"]["marker"]) == ("#a0522d", "h")
+    series = {one.name: one for one in figures.series_of(figures.curves_of(groups)).values()}
+    assert list(series) == ["autoregressive", DELTA, "without repetitions"]
+    own = series["without repetitions"]
+    assert (own.colour, own.marker) == ("#a0522d", "h")
     assert figures_quality.joined_series(groups) == "passes"

@@ -72,7 +72,7 @@ CTRANSLATE2 = Engine(
     exports="ctranslate2",
     export="workflow_src.engines.ctranslate2_spec:export",
     distil="workflow_src.engines.ctranslate2_distil:open_distilling",
-    look=Look(marker="P"),
+    look=Look(marker="p"),
 )
 ONNXRUNTIME = Engine(
     name="onnxruntime",
@@ -84,7 +84,7 @@ ONNXRUNTIME = Engine(
     devices=("cpu",),
     modes={"float32": "fast", "int8": "fast-int8"},
     packages=("onnx", "onnxruntime", "onnxscript"),
-    look=Look(marker="X"),
+    look=Look(marker="<"),
 )
 CUDA_GRAPHS = Engine(
     name="cuda_graphs",

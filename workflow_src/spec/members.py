@@ -40,7 +40,10 @@ class Role:
 
 @dataclass(frozen=True, config=CHECKED)
 class Look:
-    """How a member is drawn: a colour (hexadecimal) and a marker of matplotlib, None for the default.
+    """How a member is drawn: a colour (hexadecimal) and a marker, None for the default.
+
+    Markers are o (circle), s (square), D and d (diamonds), ^ v < > (triangles), P (plus), X (cross), * (star), p
+    (pentagon) and h (hexagon).
 
     `light` and `dark` replace the colour where a page is light or dark; None: the colour itself.
     """

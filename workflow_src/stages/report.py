@@ -14,17 +14,20 @@ from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.plan import shown_plan
 from workflow_src.evaluation.analyses.energy import row_energies
 from workflow_src.evaluation.report import (
+    charts,
     contents,
     figures,
-    figures_latencies,
     figures_learning,
     figures_quality,
     figures_speed,
+    maps,
     needs,
     results,
     tables,
     usage,
 )
+from workflow_src.evaluation.report.charts import Chart
+from workflow_src.evaluation.report.document import Picture
 from workflow_src.evaluation.report.html import page
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs
@@ -89,7 +92,7 @@ def refined(measured: results.Results, material: Material) -> tuple[list[tables.
     return tables.groups(measured, split, manifest, manifest.report.remove_repetitions), split
 
 
-def draw(material: Material, table: list[tables.Group], curves: list[tables.Group]) -> dict[str, figures.Figure]:
+def draw(material: Material, table: list[tables.Group], curves: list[tables.Group]) -> dict[str, Chart]:
     """Figures by name, without those that would be empty.
 
     `table` has the groups of the main table, `curves` those of the curves of refinement.
@@ -99,10 +102,16 @@ def draw(material: Material, table: list[tables.Group], curves: list[tables.Grou
         "quality_speed": figures_quality.quality_speed(table),
         "time_by_length": figures_speed.time_by_length(material.speed, material.manifest),
         "refinement": figures.refinement(curves),
-        "latencies": figures_latencies.quality_latencies(table, material.speed),
+        "latencies": figures_quality.quality_latencies(table, material.speed),
         "stopping": figures.stopping(material.choices),
     }
     return {name: figure for name, figure in drawn.items() if figure is not None}
+
+
+def _saved(picture: Picture, folder: Path, colours: list[str]) -> str:
+    if isinstance(picture.figure, Chart):
+        return charts.save(picture.figure, folder, picture.name, colours)
+    return maps.save(picture.figure, folder, picture.name, colours)
 
 
 def run(inputs: Inputs) -> str:
@@ -154,8 +163,7 @@ def run(inputs: Inputs) -> str:
     folder_of_pictures = folder / "figures"
     folder_of_pictures.mkdir(parents=True, exist_ok=True)
     pictures = {
-        picture.name: markupsafe.Markup(figures.save(picture.figure, folder_of_pictures, picture.name, colours))
-        for picture in document.pictures()
+        picture.name: markupsafe.Markup(_saved(picture, folder_of_pictures, colours)) for picture in document.pictures()
     }
     texts = {name: results.as_csv(table) for name, table in measured.tables()}
     texts |= {"results.md": markdown(document), "index.html": page(document, pictures)}

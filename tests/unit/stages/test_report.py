@@ -15,7 +15,7 @@ from titles import BLEU, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
 from workflow_src.evaluation.quality.significance import FORMAT
 from workflow_src.evaluation.report import carried
-from workflow_src.evaluation.report.figures_latencies import latencies
+from workflow_src.evaluation.report.figures_quality import latencies
 from workflow_src.evaluation.report.results import AGAIN_COMPARED, read_results
 from workflow_src.evaluation.report.summary import beaten_words
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
@@ -78,7 +78,7 @@ def undrawn(monkeypatch):
             (folder / f"{name}.{ending}").touch()
         return "<svg></svg>"
 
-    monkeypatch.setattr(report.figures, "save", save)
+    monkeypatch.setattr(report.maps, "save", save)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_full_report(report_inputs, page_of, tmp_path):
     assert_tables_fit((folder / "index.html").read_text(encoding="utf-8"))
     html_text = (folder / "index.html").read_text(encoding="utf-8")
     panels = latencies(read_speed(tmp_path / "speed.json"))
-    assert len(panels) == 2 and all(panel.title in html_text for panel in panels)
+    assert len(panels) == 2 and all(title in html_text for title in panels)
     cells = [[" ".join(cell.split()) for cell in row] for row in html.rows if row and row[0].startswith(SCORE_4)]
     # First the main table, then the table of removed repetitions.
     assert cells[0] == [

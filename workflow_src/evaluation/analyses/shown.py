@@ -1,4 +1,4 @@
-"""What the sections of analyses share: a picture with the table of its figures, and words. No matplotlib here."""
+"""What the sections of analyses share: a picture with the table of its figures, and words."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from workflow_src.evaluation.report.document import Block, Caption, Fold, Picture, Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from workflow_src.evaluation.report.charts import Chart
+    from workflow_src.evaluation.report.maps import Figure
 
 
 def figured(
-    figure: Figure | None, caption: Caption, label: str, table: Table | None = None, errors: bool = False
+    figure: Chart | Figure | None, caption: Caption, label: str, table: Table | None = None, errors: bool = False
 ) -> list[Block]:
     """A picture with the table of its figures folded away below it. Where there is no picture, the table has its
     caption; without a table, nothing is left.

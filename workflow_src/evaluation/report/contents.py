@@ -6,8 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report import (
@@ -28,6 +26,7 @@ from workflow_src.evaluation.report import (
     tables,
     trained,
 )
+from workflow_src.evaluation.report.charts import Chart
 from workflow_src.evaluation.report.document import (
     Block,
     Caption,
@@ -62,7 +61,7 @@ class Contents:
     table: list[tables.Group]
     proof: evidence.Evidence
     refined: str
-    drawn: Mapping[str, Figure]
+    drawn: Mapping[str, Chart]
 
     @property
     def manifest(self) -> Manifest:
@@ -158,9 +157,7 @@ def quality(contents: Contents) -> list[Block]:
     chosen = page.chosen(material.choices, Caption(data, {"Bold": "The settings that were chosen.", **contents.notes}))
     carried_caption = Caption(data, contents.notes)
     hollow = "Systems after the first one of their family." if figures_quality.hollow(contents.table) else ""
-    crowded = figures_quality.crowded(contents.table)
     series = figures_quality.joined_series(contents.table)
-    listed = ", which has the rows on the grey line" if crowded else ""
     return [
         tables.block(contents.table, manifest, main_caption(contents), numbered=True),
         *([Fold("What removing repetitions is worth", [removals])] if removals else []),
@@ -175,7 +172,8 @@ def quality(contents: Contents) -> list[Block]:
                     "Joined points": f"Points of one search, in the order of their {series}.",
                     "Grey line": "It joins rows that no other row beats in both.",
                     "Hollow markers": hollow,
-                    "Numbers": f"They stand for the rows in the list below the picture{listed}.",
+                    "Numbers": "Those of the rows of Table 1 (#). On the page, a point says its row, and the legend "
+                    "shows and hides searches (with the shift key: several).",
                 },
             ),
             f"{manifest.main.title} against latency",
@@ -188,7 +186,7 @@ def quality(contents: Contents) -> list[Block]:
                 {
                     "Latencies": "The median time of a sentence by itself and the time a sentence in batches, under "
                     "each protocol.",
-                    "Grey line": "It joins rows that no other row beats in both; these have numbers.",
+                    "Grey line": "It joins rows that no other row beats in both; these have the numbers of Table 1.",
                     "Hollow markers": hollow,
                 },
             ),

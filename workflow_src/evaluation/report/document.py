@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from workflow_src.evaluation.report.charts import Chart
+    from workflow_src.evaluation.report.maps import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Picture:
     """
 
     name: str
-    figure: Figure
+    figure: Chart | Figure
     caption: Caption
     label: str
     title: str = ""

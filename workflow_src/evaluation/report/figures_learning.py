@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
-
 from workflow_src.config.resolved import System
 from workflow_src.evaluation.manifest import OTHER
-from workflow_src.evaluation.report.figures import DASHES, STYLE, finite, is_curve, label_ends, new_figure
+from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, finite, is_curve, panels
 
-# Curves of a panel: key in the training log, line style, and addition to the label.
+# Curves of a panel: key in the training log, dashes, and addition to the label.
 Curves = Sequence[tuple[str, int, str]]
 # Panels of the learning curves: those after the first training loss, and those after all others.
 PANELS: list[tuple[str, Curves]] = [
@@ -55,7 +51,7 @@ class Log:
         return is_curve(points) and any(value for _, value in points)
 
 
-def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
+def _panels_of(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     """Title, logs and curves of every panel with at least one curve."""
     by_order = sorted(logs, key=lambda log: log.system.family.order)
     losses = list(dict.fromkeys(log.loss_title for log in by_order))
@@ -72,70 +68,29 @@ def _panels(logs: Sequence[Log]) -> list[tuple[str, list[Log], Curves]]:
     return [panel for panel in all_panels if any(log.has_curve(key) for log in panel[1] for key, _, _ in panel[2])]
 
 
-def learning_curves(logs: Sequence[Log]) -> Figure | None:
+def learning_curves(logs: Sequence[Log]) -> Chart | None:
     """One panel a metric, over updates; None where nothing was logged twice.
 
-    Systems of one family share a colour and differ in dashes; seeds of a system are thin lines of the same kind.
+    Systems of one family share a colour and differ in dashes; seeds of a system are lines of the same kind.
     """
     # Systems without updates, such as n-gram models, have no curve.
-    panels = _panels([log for log in logs if any(entry["step"] for entry in log.entries)])
-    if not panels:
+    all_panels = _panels_of([log for log in logs if any(entry["step"] for entry in log.entries)])
+    if not all_panels:
         return None
-    columns = min(3, len(panels))
-    # High enough for the labels of the curves.
-    panel_heights = [max(1.85, 0.6 + 0.125 * _labels(chosen, curves)) for _, chosen, curves in panels]
-    heights = [max(panel_heights[first : first + columns]) for first in range(0, len(panels), columns)]
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(2.55 * columns, sum(heights))
-        grid = figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights).flatten()
-        labels = []
-        for axes, (title, chosen, curves) in zip(grid, panels, strict=False):
-            labels.append((axes, _curves(axes, chosen, curves, logs)))
-            axes.set_title(title)
-            axes.set_xlabel("updates")
-            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x >= 1000 else f"{x:g}"))
-            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-            axes.margins(x=0.02)
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        label_ends(figure, labels)
-    return figure
-
-
-def _labels(chosen: Sequence[Log], curves: Curves) -> int:
-    """The number of labels in a panel."""
-    keys = [key for key, *_ in curves]
-    return len({(log.system.name, key) for log in chosen for key in keys if any(key in e for e in log.entries)})
-
-
-def _curves(axes: Axes, chosen: Sequence[Log], curves: Curves, logs: Sequence[Log]) -> list[tuple]:
     names_by_family: dict[str, list[str]] = {}
     for log in logs:
         names = names_by_family.setdefault(log.system.family.name, [])
         if log.system.name not in names:
             names.append(log.system.name)
-    ends, labelled = [], set()
-    several = len({log.seed for log in chosen}) > 1
-    for log in chosen:
-        name, colour = log.system.name, log.system.family.look.colour or OTHER.colour
-        twin = names_by_family[log.system.family.name].index(name)
-        for key, dash, addition in curves:
-            points = log.points(key)
-            if not points:
-                continue
-            style = DASHES[(dash + twin) % len(DASHES)]
-            marker = "o" if len(points) < 12 else None
-            axes.plot(
-                *zip(*points, strict=True),
-                color=colour,
-                linestyle=style,
-                linewidth=0.9 if several else 1.4,
-                marker=marker,
-                markersize=2.2,
-            )
-            if (name, key) not in labelled:
-                labelled.add((name, key))
-                label = f"{name} (reversed)" if log.system.reversed else name
-                ends.append((*points[-1], label + addition, colour))
-    return ends
+    series: dict[str, Series] = {}
+    drawn = []
+    for title, chosen, curves in all_panels:
+        rows = []
+        for log, (key, dash, addition) in itertools.product(chosen, curves):
+            twin = names_by_family[log.system.family.name].index(log.system.name)
+            name = log.system.name + (" (reversed)" if log.system.reversed else "") + addition
+            series[name] = Series(name, log.system.family.look.colour or OTHER.colour or "", dash=dash + twin)
+            curve = {"series": name, "curve": f"{name} {log.seed}", "name": f"{name}, seed {log.seed}"}
+            rows += [curve | {"x": x, "y": y} for x, y in log.points(key)]
+        drawn.append(Panel(title, rows, Axis("updates", whole=True)))
+    return panels(drawn, list(series.values()))

@@ -5,11 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import matplotlib
-from matplotlib.figure import Figure
-
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
-from workflow_src.evaluation.report.figures import DASHES, STYLE, is_curve, label_ends, log_ticks, new_figure, style_of
+from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed
 
@@ -74,7 +71,7 @@ def _fewest_steps(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
     ]
 
 
-def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
+def time_by_length(speed: Speed | None, manifest: Manifest) -> Chart | None:
     """Median milliseconds against mean source length of groups of sentences, a line a row, of the first protocol.
 
     None where no row has times of two lengths.
@@ -84,21 +81,12 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Figure | None:
     if not any(is_curve(row.by_length) for row in rows):
         return None
     engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
-    with matplotlib.rc_context(STYLE):
-        # High enough for a label a line.
-        figure = new_figure(7.2, max(3.6, 0.9 + 0.125 * len(rows)))
-        axes = figure.subplots()
-        ends, texts = [], short_labels(rows)
-        for row in rows:
-            x, y = zip(*row.by_length, strict=True)
-            decode = row.decode
-            dashes = DASHES[engines.index(decode.engine.library) % len(DASHES)]
-            axes.plot(x, y, linestyle=dashes, markersize=4, **style_of(decode.look))
-            ends.append((x[-1], y[-1], f"{row.system}: {texts[id(row)]}", decode.colour))
-        axes.set_yscale("log")
-        log_ticks(axes.yaxis, [ms for row in rows for _, ms in row.by_length], axes.set_ylim)
-        axes.margins(x=0.02)
-        axes.set_xlabel("source subwords")
-        axes.set_title("milliseconds a sentence, log scale")
-        label_ends(figure, [(axes, ends)])
-    return figure
+    texts = short_labels(rows)
+    series, points = [], []
+    for row in rows:
+        name, dash = f"{row.system}: {texts[id(row)]}", engines.index(row.decode.engine.library)
+        series.append(Series(name, row.decode.colour, row.decode.look.marker or "o", dash))
+        points += [{"series": name, "x": length, "y": milliseconds} for length, milliseconds in row.by_length]
+    title = "milliseconds a sentence, log scale"
+    panel = Panel(title, points, Axis("source subwords"), Axis("milliseconds", log=True))
+    return panels([panel], series, width=620)

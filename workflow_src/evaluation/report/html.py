@@ -25,5 +25,15 @@ def page(document: Document, pictures: Mapping[str, markupsafe.Markup] | None = 
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    interactive = any('class="live"' in picture for picture in (pictures or {}).values())
     environment.filters |= {"kind": lambda block: type(block).__name__, "cell": cell_of, "row": row_of}
-    return environment.get_template("document.html.j2").render(document=document, pictures=pictures or {})
+    return environment.get_template("document.html.j2").render(
+        document=document, pictures=pictures or {}, script=_script() if interactive else ""
+    )
+
+
+def _script() -> markupsafe.Markup:
+    """The program that draws charts. It is imported here: pages without charts do without it."""
+    from workflow_src.evaluation.report.charts import script
+
+    return markupsafe.Markup(script())

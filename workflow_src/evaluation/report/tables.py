@@ -411,6 +411,7 @@ def _digits(value: float) -> str:
 def block(table: Sequence[Group], manifest: Manifest, caption: Caption, numbered: bool = False) -> Table:
     """The table with its groups; the best lines are marked."""
     table_columns, best = columns(table, manifest), best_lines(table)
+    numbers = itertools.count(1)
     rows: list[TableRow | GroupRow] = []
     for group in table:
         rows.append(GroupRow(group.title))
@@ -419,6 +420,7 @@ def block(table: Sequence[Group], manifest: Manifest, caption: Caption, numbered
                 Cell(*column.cell_or_dash(line), kind=column.kind if number else "main")
                 for number, column in enumerate(table_columns)
             ]
-            rows.append(TableRow((line.label, *cells), strong=line.decode.key in best))
+            label = Cell(line.label, note=f"#{next(numbers)}" if numbered else "")
+            rows.append(TableRow((label, *cells), strong=line.decode.key in best))
     heads = ["", *(column.heading for column in table_columns)]
     return Table(heads, rows, caption, numbered, look="main", wide=True)

@@ -17,8 +17,8 @@ from workflow_src.evaluation.analyses.content import Entry
 from workflow_src.evaluation.analyses.curves import curve_label
 from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
-from workflow_src.evaluation.analyses.latent_space import show as maps
-from workflow_src.evaluation.report import analyses, figures
+from workflow_src.evaluation.analyses.latent_space import show as latent_maps
+from workflow_src.evaluation.report import analyses, charts, maps
 from workflow_src.evaluation.report.document import Document, Fold, Picture, Section, Table
 from workflow_src.evaluation.report.html import page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -277,12 +277,14 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_and_self_contained(name, tmp_path):
-    inline = figures.save(_drawn(analysed.contents_of(name))[name], tmp_path, name)
+    figure = _drawn(analysed.contents_of(name))[name]
+    save = charts.save if isinstance(figure, charts.Chart) else maps.save
+    inline = save(figure, tmp_path, name).partition('<div class="live">')[0]
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
     if name == "latent_space":
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
     elif name == "components":
-        assert ">lvm<" in inline and ">lvm-raw<" in inline and "(dotted: 95)" in inline
+        assert ">lvm<" in inline and ">lvm-raw<" in inline and ">95 %<" in inline
     elif name == "reordering":
         assert ">one-pass<" in inline and ">lanmt<" in inline and ">$b<" in inline
         assert ">one-pass, the reference<" in inline and ">y$<" in inline
@@ -307,8 +309,9 @@ def test_conventions_of_plug_ins_have_columns_where_they_were_counted(monkeypatc
     assert table.heads[4] == "by syllables" and [row[4] for row in table.rows] == ["12.3", "–"]
 
 
-def titles(figure):
-    return [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
+def titles(chart):
+    spec = chart.to_dict()
+    return [panel["title"] for panel in spec.get("concat", [spec])]
 
 
 def test_panels_without_a_curve_are_left_out():
@@ -355,7 +358,7 @@ def test_without_anything_to_show_there_are_no_blocks():
 
 def test_regions_are_outlined_cell_by_cell():
     cells = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
-    outline = maps._region(cells, np.array([10.0, -1.0]), 0.5)
+    outline = latent_maps._region(cells, np.array([10.0, -1.0]), 0.5)
     for row in range(2):
         for column in range(4):
             inside = outline.contains_point((10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25))
@@ -365,16 +368,16 @@ def test_regions_are_outlined_cell_by_cell():
 def test_labels_stand_inside_of_their_regions():
     cells = np.zeros((9, 9), dtype=bool)
     cells[2:7, 3:8] = True
-    assert maps._inmost(cells) == (4, 5)
+    assert latent_maps._inmost(cells) == (4, 5)
     # A region that the frame cuts off goes on beyond it.
     cells = np.zeros((9, 9), dtype=bool)
     cells[:, 5:] = True
-    assert maps._inmost(cells) == (4, 8)
+    assert latent_maps._inmost(cells) == (4, 8)
     ring = np.ones((9, 9), dtype=bool)
     ring[2:7, 2:7] = False
-    assert ring[maps._inmost(ring)]
+    assert ring[latent_maps._inmost(ring)]
 
 
 def test_subwords_are_shown_as_parts_of_words():
-    labels = [maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
+    labels = [latent_maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
     assert labels == ["dog", "-s", "␣", ".", "'s"]

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import matplotlib
-import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+import itertools
 
 from workflow_src.evaluation.analyses.components import Components
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import OTHER, Manifest
+from workflow_src.evaluation.report.charts import MUTED, Axis, Chart, Panel, Series, panels
 from workflow_src.evaluation.report.document import Block, Caption, Table
-from workflow_src.evaluation.report.figures import DASHES, MUTED, STYLE, new_figure
 
 
 def show(content: Components, manifest: Manifest) -> list[Block]:
@@ -52,7 +47,7 @@ def components_table(content: Components) -> Table:
 MARKERS = "osD^vP"
 
 
-def draw(content: Components, manifest: Manifest) -> Figure | None:
+def draw(content: Components, manifest: Manifest) -> Chart | None:
     """Variance that each principal component of the posterior means holds, and that the first so many hold together.
 
     None where no system has two components.
@@ -61,30 +56,24 @@ def draw(content: Components, manifest: Manifest) -> Figure | None:
     if not systems:
         return None
     colours = {system.name: system.family.look.colour for system in manifest.systems}
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(7.2, 2.9)
-        left, right = figure.subplots(1, 2)
-        lines = []
-        for number, system in enumerate(systems):
-            colour = colours.get(system.system) or OTHER.colour
-            style: dict[str, Any] = {
-                "color": colour,
-                "marker": MARKERS[number % len(MARKERS)],
-                "markersize": 4,
-                "linestyle": DASHES[number % len(DASHES)],
-            }
-            shares = 100 * np.array(system.shares)
-            numbers = np.arange(1, len(shares) + 1)
-            lines += left.plot(numbers, shares, **style)
-            right.plot(numbers, shares.cumsum(), **style)
-        right.axhline(100 * content.share, color=MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
-        left.set_title("variance in each component, %")
-        right.set_title(f"in the first components together, %   (dotted: {100 * content.share:g})")
-        for axes in (left, right):
-            axes.set_xlabel("principal component of the posterior means")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-            axes.set_ylim(-3, 104)
-        legend: dict[str, Any] = {"frameon": False, "fontsize": 7, "handlelength": 3.2, "columnspacing": 1.4}
-        names = [system.system for system in systems]
-        figure.legend(lines, names, loc="outside lower center", ncols=min(4, len(systems)), **legend)
-    return figure
+    series = [
+        Series(system.system, colours.get(system.system) or OTHER.colour or "", MARKERS[number % len(MARKERS)], number)
+        for number, system in enumerate(systems)
+    ]
+    x = Axis("principal component", whole=True)
+    alone, together = (
+        [
+            {"series": system.system, "x": number, "y": 100 * share}
+            for system in systems
+            for number, share in enumerate(shares(system), 1)
+        ]
+        for shares in (lambda system: system.shares, lambda system: itertools.accumulate(system.shares))
+    )
+    level = (100 * content.share, MUTED, f"{100 * content.share:g} %")
+    return panels(
+        [
+            Panel("variance in each component, %", alone, x),
+            Panel("in the first components together, %", together, x, level=level),
+        ],
+        series,
+    )

@@ -53,4 +53,4 @@ def show(content: LatentPaths, manifest: Manifest) -> list[Block]:
     heads = ["|z − z_0|", "step", "from the reference's", "log p(z|x)", "log q(z|x,y)", "cosine"]
     heads += ["of sentences", "changed, %"]
     label = "Distances, log-densities and directions of latents against refinement steps"
-    return curve_blocks(content, manifest, caption, heads, cells, panels, label, height=2.6)
+    return curve_blocks(content, manifest, caption, heads, cells, panels, label)

@@ -22,7 +22,7 @@ from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.document import Block, Caption, Example, Line
-from workflow_src.evaluation.report.figures import STYLE, new_figure
+from workflow_src.evaluation.report.maps import STYLE, new_figure
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
 # has its own paper, also where the page is dark: nothing in it is a colour that pages replace.

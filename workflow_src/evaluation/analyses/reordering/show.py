@@ -13,7 +13,7 @@ from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample,
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.document import Block, Caption, Table
-from workflow_src.evaluation.report.figures import MUTED, STYLE, new_figure
+from workflow_src.evaluation.report.maps import MUTED, STYLE, new_figure
 from workflow_src.evaluation.report.markdown import signed
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.
