@@ -145,7 +145,6 @@ def serve(folder: str) -> None:
     """Run the jobs that clients send to the socket in `folder` until no process has its pipe open for writing."""
     owner = open(os.path.join(folder, "owner"), "rb", buffering=0)
     # Modules that stages and commands import, but none that starts threads.
-    import matplotlib.figure  # noqa: F401
     import numpy  # noqa: F401
     import pydantic  # noqa: F401
     import sacrebleu.significance  # noqa: F401

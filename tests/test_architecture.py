@@ -153,7 +153,7 @@ def test_no_stage_imports_another():
 
 
 def test_checking_imports_no_torch_and_estimating_what_was_counted_neither(tmp_path):
-    heavy = "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'matplotlib', 'altair'} & set(sys.modules);"
+    heavy = "heavy = {'torch', 'sentencepiece', 'sacrebleu', 'altair'} & set(sys.modules);"
     start = "import sys; from workflow_src.cli import main;"
     checked = f"{start} main(['check', 'demo']); {heavy} assert not heavy | {{'numpy', 'snakemake'}} & set(sys.modules)"
     small = ["estimate", "--no-calibration", "--config", "experiment=small", "extends=smoke", "only=[teacher]"]

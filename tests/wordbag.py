@@ -214,7 +214,7 @@ def measure(inputs, settings):
     return {"width": settings.width, "rows": rows}
 """
 SHOWN = """
-from matplotlib.figure import Figure
+import altair as alt
 
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.report.document import Caption, Table
@@ -225,12 +225,10 @@ def show(content, manifest):
     names = [f"{content.width * n}-{content.width * (n + 1) - 1}" for n in bars]
     table = Table(["", *names], [[f"{row.system}, {row.name}", *map(str, row.counts)] for row in content.rows])
 
-    figure = Figure(figsize=(5, 3), layout="constrained")
-    axes = figure.subplots()
-    for row in content.rows:
-        axes.plot(range(len(row.counts)), row.counts, label=row.name)
+    points = [{"row": row.name, "bar": bar, "count": n} for row in content.rows for bar, n in enumerate(row.counts)]
+    chart = alt.Chart(alt.Data(values=points)).mark_line().encode(x="bar:Q", y="count:Q", color="row:N")
     caption = Caption(f"Sentences of {content.split} by the length of their translation, in subwords.")
-    return figured(figure, caption, "Lengths of outputs", table)
+    return figured(chart, caption, "Lengths of outputs", table)
 """
 EXACT = """
 import numpy as np

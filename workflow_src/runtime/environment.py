@@ -41,7 +41,6 @@ def prepare() -> None:
         os.environ["HOME"] = str(folder)
     if not (cache and writable(Path(cache))):
         os.environ["XDG_CACHE_HOME"] = str(folder / ".cache")
-    os.environ.setdefault("MPLCONFIGDIR", str(folder / "matplotlib"))
     os.environ.setdefault("TRITON_HOME", str(folder))
     log.warning("warning: there is no home folder that can be written; caches are in %s (set HOME to choose)", folder)
 

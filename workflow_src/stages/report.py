@@ -20,14 +20,12 @@ from workflow_src.evaluation.report import (
     figures_learning,
     figures_quality,
     figures_speed,
-    maps,
     needs,
     results,
     tables,
     usage,
 )
 from workflow_src.evaluation.report.charts import Chart
-from workflow_src.evaluation.report.document import Picture
 from workflow_src.evaluation.report.html import page
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs
@@ -108,12 +106,6 @@ def draw(material: Material, table: list[tables.Group], curves: list[tables.Grou
     return {name: figure for name, figure in drawn.items() if figure is not None}
 
 
-def _saved(picture: Picture, folder: Path, colours: list[str]) -> str:
-    if isinstance(picture.figure, Chart):
-        return charts.save(picture.figure, folder, picture.name, colours)
-    return maps.save(picture.figure, folder, picture.name, colours)
-
-
 def run(inputs: Inputs) -> str:
     folder = inputs.output_folder
     material = read_inputs(
@@ -163,7 +155,8 @@ def run(inputs: Inputs) -> str:
     folder_of_pictures = folder / "figures"
     folder_of_pictures.mkdir(parents=True, exist_ok=True)
     pictures = {
-        picture.name: markupsafe.Markup(_saved(picture, folder_of_pictures, colours)) for picture in document.pictures()
+        picture.name: markupsafe.Markup(charts.save(picture.chart, folder_of_pictures, picture.name, colours))
+        for picture in document.pictures()
     }
     texts = {name: results.as_csv(table) for name, table in measured.tables()}
     texts |= {"results.md": markdown(document), "index.html": page(document, pictures)}

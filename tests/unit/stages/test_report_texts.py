@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from stage_words import start_stage
 
-from workflow_src.evaluation.report import charts, maps
+from workflow_src.evaluation.report import charts
 from workflow_src.stages import report
 
 # The font of the files lacks most of all letters; the page has those of the reader.
@@ -123,7 +123,3 @@ def test_any_text_can_be_drawn(tmp_path, text):
     assert element.count("</script") == element.count("<script") == 1
     spec = json.loads(element.partition('application/json">')[2].removesuffix("</script>"))
     assert [row["name"] for row in spec["data"]["values"]] == [kept, kept] and spec["title"] == kept
-
-
-def test_formulas_are_parsed_nowhere():
-    assert maps.STYLE["text.parse_math"] is False and maps.STYLE["text.usetex"] is False

@@ -9,22 +9,21 @@ from workflow_src.evaluation.report.document import Block, Caption, Fold, Pictur
 
 if TYPE_CHECKING:
     from workflow_src.evaluation.report.charts import Chart
-    from workflow_src.evaluation.report.maps import Figure
 
 
 def figured(
-    figure: Chart | Figure | None, caption: Caption, label: str, table: Table | None = None, errors: bool = False
+    chart: Chart | None, caption: Caption, label: str, table: Table | None = None, errors: bool = False
 ) -> list[Block]:
     """A picture with the table of its figures folded away below it. Where there is no picture, the table has its
     caption; without a table, nothing is left.
 
-    figure  None where there is nothing to draw
+    chart   None where there is nothing to draw
     label   the picture in words, for readers who cannot see it
     errors  whether the table has errors that the picture shows as bars
     """
-    if figure is None:
+    if chart is None:
         return [captioned(table, caption)] if table else []
-    blocks: list[Block] = [Picture("", figure, caption, label)]
+    blocks: list[Block] = [Picture("", chart, caption, label)]
     if table:
         line = f"What the figure shows{', with its errors' if errors else ''}."
         blocks.append(Fold("The same in figures", [captioned(table, Caption(line))]))

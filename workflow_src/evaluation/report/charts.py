@@ -141,7 +141,7 @@ def panels(all_panels: Sequence[Panel], series: Sequence[Series], columns: int =
         if len(views) == 1
         else alt.concat(*views, columns=columns, spacing={"row": 84, "column": 56}, bounds="flush")
     )
-    return chart.configure(**CONFIG)
+    return chart
 
 
 def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Parameter, width: int, room: int) -> Any:
@@ -221,13 +221,13 @@ def save(chart: Chart, folder: Path, name: str, colours: Iterable[str] = ()) -> 
     `colours` (hexadecimal) become CSS variables on the page, so that it can be light or dark. The element holds the
     picture, and what the script of the page draws in its place.
     """
-    spec = _without_invalid(chart.to_dict())
+    spec = _without_invalid(chart.to_dict()) | {"config": CONFIG}
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     with atomic(folder / f"{name}.svg") as file:
         file.write(svg.replace(PAPER, "#ffffff"))
     with atomic(folder / f"{name}.png", "wb") as file:
         file.write(vl_convert.svg_to_png(svg.replace(PAPER, "#ffffff"), scale=SCALE))
-    spec["config"]["background"] = "transparent"
+    spec["config"] = CONFIG | {"background": "transparent"}
     variables = VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}
     # In a script, `<` could begin the tag that ends it.
     written = json.dumps(_with_variables(spec, variables), ensure_ascii=False).replace("<", "\\u003c")

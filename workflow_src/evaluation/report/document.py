@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from workflow_src.evaluation.report.charts import Chart
-    from workflow_src.evaluation.report.maps import Figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,7 +128,7 @@ class Picture:
     """
 
     name: str
-    figure: Chart | Figure
+    chart: Chart
     caption: Caption
     label: str
     title: str = ""

@@ -18,7 +18,7 @@ from workflow_src.evaluation.analyses.curves import curve_label
 from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as latent_maps
-from workflow_src.evaluation.report import analyses, charts, maps
+from workflow_src.evaluation.report import analyses, charts
 from workflow_src.evaluation.report.document import Document, Fold, Picture, Section, Table
 from workflow_src.evaluation.report.html import page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -43,7 +43,7 @@ def _page(contents, manifest=MANIFEST):
 
 def _drawn(contents):
     """Figures by name."""
-    return {picture.name: picture.figure for picture in _document(contents).pictures()}
+    return {picture.name: picture.chart for picture in _document(contents).pictures()}
 
 
 def _words(caption):
@@ -232,10 +232,8 @@ def test_the_panel_of_an_end_symbol_is_reported_and_drawn():
         "subword, at", "subword and one for the end symbol (</s>: nothing is said), at"
     )
     assert "&lt;/s&gt;: nothing is said" in _page(ended)
-    figure = _drawn(ended)["latent_space"]
-    axes_titles = [axes.get_title(loc="left") for axes in figure.axes if axes.get_visible()]
-    assert len(axes_titles) == 3 and "posterior: </s>" in axes_titles[2] and f"{SCORE}: </s>" in axes_titles[2]
-    assert "</s>" in [text.get_text() for text in figure.axes[2].get_legend().get_texts()]
+    drawn_titles = [" ".join(panel.title.text) for panel in _drawn(ended)["latent_space"].concat]
+    assert len(drawn_titles) == 3 and "posterior: </s>" in drawn_titles[2] and f"{SCORE}: </s>" in drawn_titles[2]
 
 
 def test_without_analyses_there_are_no_blocks():
@@ -278,8 +276,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
 @pytest.mark.parametrize("name", DRAWN)
 def test_pictures_are_vectors_and_self_contained(name, tmp_path):
     figure = _drawn(analysed.contents_of(name))[name]
-    save = charts.save if isinstance(figure, charts.Chart) else maps.save
-    inline = save(figure, tmp_path, name).partition('<div class="live">')[0]
+    inline = charts.save(figure, tmp_path, name).partition('<div class="live">')[0]
     assert "<image" not in inline and not re.search(r'(href|src)="(?!#)', inline)
     if name == "latent_space":
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
@@ -356,13 +353,14 @@ def test_without_anything_to_show_there_are_no_blocks():
     assert analyses.blocks(analysed.read(without_content("latent_space")), MANIFEST) == []
 
 
-def test_regions_are_outlined_cell_by_cell():
+def test_regions_are_covered_cell_by_cell():
     cells = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
-    outline = latent_maps._region(cells, np.array([10.0, -1.0]), 0.5)
+    runs = latent_maps._runs(cells, np.array([10.0, -1.0]), 0.5)
     for row in range(2):
         for column in range(4):
-            inside = outline.contains_point((10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25))
-            assert inside == cells[row, column]
+            x, y = 10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25
+            covering = [run for run in runs if run["x"] < x < run["x2"] and run["y"] < y < run["y2"]]
+            assert len(covering) == cells[row, column]
 
 
 def test_labels_stand_inside_of_their_regions():

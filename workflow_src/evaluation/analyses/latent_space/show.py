@@ -1,34 +1,28 @@
 """A map of latents: decoded subwords, a network's field, and paths of refinement.
 
-Regions differ in hatching too and carry the subwords that they are, so that a map can be read in black and white.
+Regions carry the subwords that they are, so that a map can be read in black and white.
 """
 
 from __future__ import annotations
 
 import collections
+import math
 from typing import Any
 
-import matplotlib
+import altair as alt
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch, PathPatch
-from matplotlib.path import Path as Outline
-from matplotlib.ticker import MaxNLocator
 
 from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.report.charts import SHAPES, Chart
 from workflow_src.evaluation.report.document import Block, Caption, Example, Line
-from workflow_src.evaluation.report.maps import STYLE, new_figure
 
-# Light tints of the palette of Okabe and Ito, in order of a region's size, and hatches that part them in print. A map
-# has its own paper, also where the page is dark: nothing in it is a colour that pages replace.
+# Light tints of the palette of Okabe and Ito, in order of a region's size. A map has its own paper, also where the page
+# is dark: nothing in it is a colour that pages replace.
 TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
-HATCHES = ["", "////", "....", "\\\\\\\\", "xxxx", "----"]
-REST, DARK, PALE = "#c9c9c9", "#1f1f22", "#ffffff"
+REST, DARK, PALE, ARROWS = "#c9c9c9", "#1f1f22", "#ffffff", "#4b4b4b"
 # Marker, colour and title of points, and whether they are filled: delta often ends in the posterior mean.
 POINTS = {
     "prior": ("*", "#111111", "prior mean", True),
@@ -37,6 +31,8 @@ POINTS = {
 # Marker and colour of the paths: that of the model itself, then that of the network.
 PATHS = (("X", "#005a91"), ("o", "#c24a00"))
 LABELLED_SHARE = 0.06
+# Panels of a row, and pixels of a panel.
+ABREAST, SIDE = 4, 142
 
 
 def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
@@ -87,17 +83,21 @@ def piece_label(piece: str) -> str:
     return f"-{piece}" if piece[:1].isalnum() else piece
 
 
-def _region(cells: np.ndarray, low: np.ndarray, side: float) -> Outline:
-    """The cells (rows, columns) that are True as one outline: a rectangle for each run of a row."""
-    vertices, codes = [], []
+def _runs(cells: np.ndarray, low: np.ndarray, side: float) -> list[dict[str, float]]:
+    """The cells (rows, columns) that are True as rectangles, one for each run of a row."""
+    rectangles = []
     for row, line in enumerate(cells):
         edges = np.flatnonzero(np.diff(np.concatenate([[0], line.astype(int), [0]])))
         for start, end in edges.reshape(-1, 2):
-            x0, x1 = low[0] + side * start, low[0] + side * end
-            y0, y1 = low[1] + side * row, low[1] + side * (row + 1)
-            vertices += [(x0, y0), (x1, y0), (x1, y1), (x0, y1), (x0, y0)]
-            codes += [Outline.MOVETO, Outline.LINETO, Outline.LINETO, Outline.LINETO, Outline.CLOSEPOLY]
-    return Outline(vertices, codes)
+            rectangles.append(
+                {
+                    "x": float(low[0] + side * start),
+                    "x2": float(low[0] + side * end),
+                    "y": float(low[1] + side * row),
+                    "y2": float(low[1] + side * (row + 1)),
+                }
+            )
+    return rectangles
 
 
 def _inmost(cells: np.ndarray) -> tuple[int, int]:
@@ -115,99 +115,133 @@ def _inmost(cells: np.ndarray) -> tuple[int, int]:
     return int(row), int(column)
 
 
-def _background(axes: Axes, panel: Panel, pieces: dict[int, str]) -> None:
-    """Regions of decoded subwords, the largest named inside and in a legend below."""
+def _background(panel: Panel, pieces: dict[int, str], axes: dict[str, Any]) -> list[alt.Chart]:
+    """Regions of decoded subwords; the largest are named inside."""
     cells = np.array(panel.regions)
     side = 2 * panel.half / len(cells)
     low = np.array(panel.centre) - panel.half
     counts = collections.Counter(cells.flatten().tolist()).most_common()
-    handles, names = [], []
-    for (token, count), tint, hatch in zip(counts, TINTS, HATCHES, strict=False):
-        style = {"facecolor": tint, "hatch": hatch, "edgecolor": "#b4b4b4", "linewidth": 0, "zorder": 0}
-        axes.add_patch(PathPatch(_region(cells == token, low, side), **style))
-        name = piece_label(pieces[token])
-        handles.append(Patch(facecolor=tint, hatch=hatch, edgecolor="#8a8a8a", linewidth=0.5))
-        names.append(name)
+    rectangles, names = [], []
+    for number, (token, count) in enumerate(counts):
+        name, tint = piece_label(pieces[token]), TINTS[number] if number < len(TINTS) else REST
+        rectangles += [run | {"piece": name, "tint": tint} for run in _runs(cells == token, low, side)]
         if count >= LABELLED_SHARE * cells.size and len(counts) > 1:
             row, column = _inmost(cells == token)
             x, y = low + side * (np.array([column, row]) + 0.5)
-            box = {"boxstyle": "round,pad=0.15", "facecolor": tint, "edgecolor": "none"}
-            axes.text(x, y, name, ha="center", va="center", fontsize=6.5, color=DARK, zorder=6, bbox=box)
-    remaining = {token for token, _ in counts[len(TINTS) :]}
-    if remaining:
-        outline = _region(np.isin(cells, list(remaining)), low, side)
-        axes.add_patch(PathPatch(outline, facecolor=REST, linewidth=0, zorder=0))
-        handles.append(Patch(facecolor=REST))
-        names.append(f"{len(remaining)} others")
-    # Names are given as texts: matplotlib leaves out labels of handles that begin with an underscore.
-    style = {"ncols": 3, "fontsize": 6, "frameon": False, "handlelength": 1.3, "handleheight": 0.9}
-    spacing = {"columnspacing": 0.8, "handletextpad": 0.4, "borderpad": 0}
-    axes.legend(handles, names, loc="upper center", bbox_to_anchor=(0.5, -0.12), **style, **spacing)
+            names.append({"x": float(x), "y": float(y), "piece": name, "tint": tint})
+    named = alt.Chart(alt.Data(values=names)).encode(text="piece:N", **axes)
+    return [
+        alt.Chart(alt.Data(values=rectangles))
+        .mark_rect(strokeWidth=0.3)
+        .encode(
+            x2="x2",
+            y2="y2",
+            color=alt.Color("tint:N", scale=None),
+            stroke=alt.Stroke("tint:N", scale=None),
+            tooltip=alt.Tooltip("piece:N", title="subword"),
+            **axes,
+        ),
+        # Readable also on an arrow: the letters have an edge in the colour of their region.
+        named.mark_text(fontSize=9, strokeWidth=3).encode(stroke=alt.Stroke("tint:N", scale=None)),
+        named.mark_text(fontSize=9, color=DARK),
+    ]
 
 
-def _panel(
-    axes: Axes, content: LatentSpace, panel: Panel, tokens: dict[str, int], number: int, manifest: Manifest
-) -> None:
-    pieces = content.pieces
-    _background(axes, panel, pieces)
-    x, y, dx, dy = np.array(panel.arrows).T
-    spacing = 2 * panel.half / len(x) ** 0.5
-    longest = max(float(np.hypot(dx, dy).max()), 1e-12)
-    head: dict[str, Any] = {"width": 0.005, "headwidth": 3.6, "headlength": 4.2, "headaxislength": 3.8}
-    scale: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": longest / spacing}
-    axes.quiver(x, y, dx, dy, color="#4b4b4b", zorder=2, minlength=0.3, **scale, **head)
-    for name, (marker, colour) in paths(content).items():
-        points = np.array(panel.paths[name])
-        axes.plot(*points.T, color=colour, linewidth=1.1, zorder=3)
-        sizes = np.linspace(46, 14, len(points) - 1)
-        x, y = points[1:].T
-        axes.scatter(x, y, s=sizes, marker=marker, color=colour, edgecolor=PALE, linewidth=0.5, zorder=4)
-    for name, (marker, colour, _, filled) in POINTS.items():
-        face, edge, size, width = (colour, PALE, 80, 0.6) if filled else ("none", colour, 48, 1.5)
-        look: dict[str, Any] = {"facecolor": face, "edgecolor": edge, "linewidth": width}
-        x, y = getattr(panel, name)
-        axes.scatter(x, y, s=size, marker=marker, zorder=5, **look)
-    (left, low), half = panel.centre, panel.half
-    axes.set(xlim=(left - half, left + half), ylim=(low - half, low + half), aspect="equal")
-    axes.grid(False)
-    axes.xaxis.set_major_locator(MaxNLocator(3))
-    axes.yaxis.set_major_locator(MaxNLocator(3))
-    axes.tick_params(length=2, labelsize=6)
-    labels = {name: piece_label(pieces[token]) for name, token in tokens.items()}
+def _arrows(panel: Panel, axes: dict[str, Any]) -> list[alt.Chart]:
+    """The field: the longest arrow is as long as the arrows are apart."""
+    field = np.array(panel.arrows)
+    longest = max(float(np.hypot(field[:, 2], field[:, 3]).max()), 1e-12)
+    scale = 2 * panel.half / len(field) ** 0.5 / longest
+    arrows = [
+        {
+            "x": x,
+            "y": y,
+            "x2": x + scale * dx,
+            "y2": y + scale * dy,
+            # Clockwise from upwards, in degrees.
+            "angle": math.degrees(math.atan2(dx, dy)),
+        }
+        for x, y, dx, dy in panel.arrows
+    ]
+    base = alt.Chart(alt.Data(values=arrows))
+    return [
+        base.mark_rule(color=ARROWS, strokeWidth=0.7).encode(x2="x2", y2="y2", **axes),
+        base.mark_point(shape="wedge", filled=True, color=ARROWS, size=14, opacity=1).encode(
+            angle=alt.Angle("angle:Q", scale=None), **_axes(panel, "x2:Q", "y2:Q")
+        ),
+    ]
+
+
+def _axes(panel: Panel, x: str = "x:Q", y: str = "y:Q") -> dict[str, Any]:
+    """The plane of a panel, for rows with these fields."""
+    axis = alt.Axis(tickCount=3, labelFontSize=7, grid=False, title=None)
+    spans = [alt.Scale(domain=[middle - panel.half, middle + panel.half], nice=False) for middle in panel.centre]
+    return {"x": alt.X(x, axis=axis, scale=spans[0]), "y": alt.Y(y, axis=axis, scale=spans[1])}
+
+
+def _panel(content: LatentSpace, panel: Panel, number: int, manifest: Manifest) -> Chart:
+    axes = _axes(panel)
+    looks = _looks(content, manifest)
+    encodings = _encodings(looks)
+    walked = [
+        {"label": title, "x": x, "y": y, "step": step}
+        for name, (title, *_) in looks.items()
+        if name in content.searches
+        for step, (x, y) in enumerate(panel.paths[name])
+    ]
+    points = [
+        {"label": looks[name][0], "x": point[0], "y": point[1]} for name in POINTS for point in [getattr(panel, name)]
+    ]
+    path = alt.Chart(alt.Data(values=walked)).encode(order="step:Q", **axes)
+    # Markers shrink from step to step.
+    size = alt.Size("step:Q", scale=alt.Scale(domain=[1, content.steps], range=[42, 12]), legend=None)
+    layers = [
+        *_background(panel, content.pieces, axes),
+        *_arrows(panel, axes),
+        path.mark_line(strokeWidth=1.1).encode(color=encodings["color"]),
+        path.transform_filter("datum.step > 0")
+        .mark_point(strokeWidth=0.5, opacity=1)
+        .encode(size=size, stroke=alt.value(PALE), fill=encodings["fill"], shape=encodings["shape"]),
+        alt.Chart(alt.Data(values=points)).mark_point(size=60, strokeWidth=1.4, opacity=1).encode(**encodings, **axes),
+    ]
+    labels = {name: piece_label(content.pieces[ids[number]]) for name, ids in content.outputs.items()}
     # Two a line: long words would run into the next panel.
     lines = [
-        f"posterior: {labels['posterior']} · prior: {labels['prior']}",
+        f"{number + 1}   posterior: {labels['posterior']} · prior: {labels['prior']}",
         " · ".join(f"{manifest.title(name)}: {labels[name]}" for name in paths(content)),
     ]
-    axes.set_title(f"{number}   {lines[0]}\n{lines[1]}", fontsize=6.3)
+    title = alt.TitleParams(lines, fontSize=8, limit=SIDE + 20)
+    return alt.layer(*layers, width=SIDE, height=SIDE, title=title)
 
 
-def draw(content: LatentSpace, manifest: Manifest) -> Figure | None:
+def _looks(content: LatentSpace, manifest: Manifest) -> dict[str, tuple[str, str, str, bool]]:
+    """Title, marker and colour of points and paths by name, and whether they are filled."""
+    looks = {name: (title, marker, colour, filled) for name, (marker, colour, title, filled) in POINTS.items()}
+    for name, (marker, colour) in paths(content).items():
+        looks[name] = (f"{manifest.title(name)}, step by step", marker, colour, True)
+    return looks
+
+
+def _encodings(looks: dict[str, tuple[str, str, str, bool]]) -> dict[str, Any]:
+    titles = [title for title, *_ in looks.values()]
+    legend = alt.Legend(title=None, orient="top", columns=len(titles))
+
+    def scale(values: list[str]) -> dict[str, Any]:
+        return {"scale": alt.Scale(domain=titles, range=values), "legend": legend}
+
+    return {
+        "color": alt.Color("label:N", **scale([colour for _, _, colour, _ in looks.values()])),
+        "fill": alt.Fill(
+            "label:N", **scale([colour if filled else "transparent" for _, _, colour, filled in looks.values()])
+        ),
+        "shape": alt.Shape("label:N", **scale([SHAPES[marker] for _, marker, _, _ in looks.values()])),
+    }
+
+
+def draw(content: LatentSpace, manifest: Manifest) -> Chart | None:
     """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths.
 
     None where no position was mapped.
     """
-    panels = content.panels
-    if not panels:
-        return None
-    columns = min(4, len(panels))
-    rows = -(-len(panels) // columns)
-    with matplotlib.rc_context(STYLE | {"hatch.linewidth": 0.35}):
-        figure = new_figure(1.95 * columns, 2.55 * rows + 0.35)
-        grid = figure.subplots(rows, columns, squeeze=False).flatten()
-        for number, (axes, panel) in enumerate(zip(grid, panels, strict=False)):
-            tokens = {name: ids[number] for name, ids in content.outputs.items()}
-            _panel(axes, content, panel, tokens, number + 1, manifest)
-        for axes in grid[len(panels) :]:
-            axes.set_visible(False)
-        handles, texts = [], []
-        for marker, colour, title, filled in POINTS.values():
-            size, face, width = (8, colour, 0.6) if filled else (6, "none", 1.5)
-            look: dict[str, Any] = {"markersize": size, "markerfacecolor": face, "markeredgewidth": width}
-            handles.append(Line2D([], [], linestyle="", marker=marker, color=colour, **look))
-            texts.append(title)
-        for name, (marker, colour) in paths(content).items():
-            texts.append(f"{manifest.title(name)}, step by step")
-            handles.append(Line2D([], [], marker=marker, color=colour, markersize=5, linewidth=1.1))
-        figure.legend(handles, texts, loc="outside upper left", ncols=4, fontsize=7, frameon=False)
-    return figure
+    panels: list[Any] = [_panel(content, panel, number, manifest) for number, panel in enumerate(content.panels)]
+    return alt.concat(*panels, columns=min(ABREAST, len(panels)), spacing=14) if panels else None

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import matplotlib
-import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+import altair as alt
 
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.report.charts import MUTED, Chart
 from workflow_src.evaluation.report.document import Block, Caption, Table
-from workflow_src.evaluation.report.maps import MUTED, STYLE, new_figure
 from workflow_src.evaluation.report.markdown import signed
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.
 ABREAST, MANY = 3, 16
+# Pixels of a panel.
+SIDE = 190
 STAYS, MOVES = "#0072b2", "#d55e00"
 
 
@@ -77,7 +77,7 @@ def reordering_table(content: Reordering) -> Table:
     return Table(heads, rows)
 
 
-def draw(content: Reordering) -> Figure | None:
+def draw(content: Reordering) -> Chart | None:
     """Distances between the posterior means of two translations of one source, and the assignment that is nearest.
 
     Beside them, for systems that have alignments, those of the two translations with the source, unless there are more
@@ -88,53 +88,83 @@ def draw(content: Reordering) -> Figure | None:
         return None
     # Systems with alignments come first, so that each has a row of its own.
     panels = sorted(example.panels, key=lambda panel: panel.alignments is None)
-    cells: list[tuple[OrderPanel, int | None]] = []
-    for panel in panels:
-        cells.append((panel, None))
-        cells += [(panel, side) for side, one in enumerate(panel.alignments or ()) if one.places is not None]
-    columns = min(ABREAST, len(cells))
-    rows = -(-len(cells) // columns)
     names = ("the reference", content.translations.system)
-    with matplotlib.rc_context(STYLE):
-        figure = new_figure(2.9 * columns, 3.1 * rows)
-        for number, axes in enumerate(figure.subplots(rows, columns, squeeze=False).flat):
-            if number >= len(cells):
-                axes.set_visible(False)
-                continue
-            panel, side = cells[number]
-            if side is None or panel.alignments is None:
-                _assignment(axes, example, panel)
-            else:
-                _alignment(axes, panel.alignments[side], example.pieces, example.target_pieces[side])
-            axes.set_title(panel.system if side is None else f"{panel.system}, {names[side]}")
-    return figure
+    drawn: list[Any] = []
+    for panel in panels:
+        drawn.append(_assignment(example, panel))
+        for name, alignment, pieces in zip(names, panel.alignments or (), example.target_pieces, strict=False):
+            if alignment.places is not None:
+                drawn.append(_alignment(alignment, example.pieces, pieces, f"{panel.system}, {name}"))
+    return alt.concat(*drawn, columns=min(ABREAST, len(drawn)), spacing=24)
+
+
+def _place(field: str, length: int, downwards: bool = False) -> dict[str, Any]:
+    """A place along one side of a panel, in subwords."""
+    domain = [length, 0] if downwards else [0, length]
+    channel = alt.Y if downwards else alt.X
+    return {"y" if downwards else "x": channel(field, axis=None, scale=alt.Scale(domain=domain, nice=False))}
+
+
+def _names(across: Sequence[str], down: Sequence[str]) -> list[alt.Chart]:
+    """Subwords beside the sides of a panel, each in the middle of its place."""
+
+    def rows(pieces: Sequence[str]) -> alt.Data:
+        return alt.Data(values=[{"piece": piece, "place": number + 0.5} for number, piece in enumerate(pieces)])
+
+    below = alt.Chart(rows(across)).mark_text(align="right", angle=270, fontSize=_size(across))
+    beside = alt.Chart(rows(down)).mark_text(align="right", fontSize=_size(down))
+    return [
+        below.encode(y=alt.value(SIDE + 5), text="piece:N", **_place("place:Q", len(across))),
+        beside.encode(x=alt.value(-5), text="piece:N", **_place("place:Q", len(down), downwards=True)),
+    ]
 
 
 def _size(pieces: Sequence[str]) -> float:
-    """The size of labels of subwords."""
-    return 7 if len(pieces) <= MANY else 5
+    """The size of letters of subwords."""
+    return 9 if len(pieces) <= MANY else 6
 
 
-def _assignment(axes: Axes, example: OrderExample, panel: OrderPanel) -> None:
+def _assignment(example: OrderExample, panel: OrderPanel) -> Chart:
     """Distances of latents of the first translation (down) and of the second (across), and which fit each other."""
-    pieces, size = example.pieces, _size(example.pieces)
-    numbers = np.arange(len(pieces))
-    axes.pcolormesh(np.array(panel.distances), cmap="Greys", edgecolors="none", rasterized=False)
-    axes.plot(numbers + 0.5, numbers + 0.5, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)))
-    moved = np.array(panel.assigned) != numbers
-    for chosen, colour in ((~moved, STAYS), (moved, MOVES)):
-        x, y = np.array(panel.assigned)[chosen] + 0.5, numbers[chosen] + 0.5
-        axes.plot(x, y, "o", color=colour, markersize=4.5, markeredgecolor="white", markeredgewidth=0.6)
-    axes.set_xticks(numbers + 0.5, pieces, rotation=90, fontsize=size)
-    axes.set_yticks(numbers + 0.5, pieces, fontsize=size)
-    axes.invert_yaxis()
+    pieces = example.pieces
+    plane = _place("x:Q", len(pieces)) | _place("y:Q", len(pieces), downwards=True)
+    cells = [
+        {"x": column, "x2": column + 1, "y": row, "y2": row + 1, "distance": distance}
+        for row, line in enumerate(panel.distances)
+        for column, distance in enumerate(line)
+    ]
+    points = [
+        {"x": column + 0.5, "y": row + 0.5, "colour": STAYS if column == row else MOVES}
+        for row, column in enumerate(panel.assigned)
+    ]
+    ends = [{"x": 0, "y": 0}, {"x": len(pieces), "y": len(pieces)}]
+    greys = alt.Color("distance:Q", scale=alt.Scale(range=["#ffffff", "#3d3d3d"]), legend=None)
+    dots = alt.Chart(alt.Data(values=points)).mark_circle(size=45, opacity=1, stroke="white", strokeWidth=0.8)
+    dotted = alt.Chart(alt.Data(values=ends)).mark_line(color=MUTED, strokeWidth=0.8, strokeDash=[1, 2])
+    return alt.layer(
+        alt.Chart(alt.Data(values=cells)).mark_rect().encode(x2="x2", y2="y2", color=greys, **plane),
+        dotted.encode(**plane),
+        dots.encode(color=alt.Color("colour:N", scale=None), **plane),
+        *_names(pieces, pieces),
+        width=SIDE,
+        height=SIDE,
+        title=panel.system,
+    )
 
 
-def _alignment(axes: Axes, alignment: Alignment, across: Sequence[str], down: Sequence[str]) -> None:
+def _alignment(alignment: Alignment, across: Sequence[str], down: Sequence[str], title: str) -> Chart:
     """The slots that hold each subword of a translation (down), as wide as they are on the source (across)."""
     width = len(across) / alignment.slots
-    for row, slots in enumerate(alignment.places or ()):
-        axes.broken_barh([(slot * width, width) for slot in slots], (row + 0.15, 0.7), color=STAYS, linewidth=0)
-    axes.set(xlim=(0, len(across)), ylim=(len(down), 0))
-    axes.set_xticks(np.arange(len(across)) + 0.5, across, rotation=90, fontsize=_size(across))
-    axes.set_yticks(np.arange(len(down)) + 0.5, down, fontsize=_size(down))
+    bars = [
+        {"x": slot * width, "x2": (slot + 1) * width, "y": row + 0.15, "y2": row + 0.85}
+        for row, slots in enumerate(alignment.places or ())
+        for slot in slots
+    ]
+    plane = _place("x:Q", len(across)) | _place("y:Q", len(down), downwards=True)
+    return alt.layer(
+        alt.Chart(alt.Data(values=bars)).mark_rect(color=STAYS).encode(x2="x2", y2="y2", **plane),
+        *_names(across, down),
+        width=SIDE,
+        height=SIDE,
+        title=title,
+    )
