@@ -429,3 +429,8 @@ class Manifest:
         """Looks of all systems and searches, one for each colour."""
         looks = [system.family.look for system in self.systems] + [search.look for search in searches().values()]
         return tuple({look.colour: look for look in reversed([*looks, OTHER]) if look.colour}.values())
+
+
+def colour_class(colour: str | None) -> str:
+    """CSS class, and name of the variable, of a colour of figures."""
+    return f"c-{colour.removeprefix('#')}" if colour else ""

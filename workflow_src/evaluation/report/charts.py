@@ -19,7 +19,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from workflow_src.evaluation.report.page import colour_class
+from workflow_src.evaluation.manifest import colour_class
 from workflow_src.records.atomic import atomic
 
 INK, MUTED, RULE, PAPER = "#1b1b1d", "#6f6f77", "#d9d9de", "#fdfcf9"

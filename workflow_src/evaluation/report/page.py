@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.evaluation.manifest import Manifest, words
+from workflow_src.evaluation.manifest import Manifest, colour_class, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Strong, Table
@@ -128,11 +128,6 @@ def _followed(name: str, texts: list[str], first: int, style: str, shared: bool)
 def _first_value(followed: FollowedSearch) -> int:
     """The number of the first text of a trace; 0 where the search is not declared."""
     return searches()[followed.search].first_value if followed.search in searches() else 0
-
-
-def colour_class(colour: str | None) -> str:
-    """CSS class, and name of the variable, of a colour of figures."""
-    return f"c-{colour.removeprefix('#')}" if colour else ""
 
 
 def palette(manifest: Manifest) -> list[dict[str, str]]:

@@ -316,7 +316,7 @@ def first(sums):
         ({"score": Score(0.5, (0, 1), more=5)}, "returns 5 as more"),
         *(
             ({"score": Score(0.5, (0, 1), more={key: 0})}, f"returns more with {key!r}")
-            for key in ("bleu", "bleu_ci", "length_ratio", "mine", "ter_signature", "system", 5)
+            for key in ("bleu", "bleu_ci", "length_ratio", "mine", "ter_signature", 5)
         ),
     ],
 )

@@ -166,7 +166,7 @@ def _arrows(panel: Panel, axes: dict[str, Any]) -> list[alt.Chart]:
     base = alt.Chart(alt.Data(values=arrows))
     return [
         base.mark_rule(color=ARROWS, strokeWidth=0.7).encode(x2="x2", y2="y2", **axes),
-        base.mark_point(shape="wedge", filled=True, color=ARROWS, size=14, opacity=1).encode(
+        base.mark_point(shape="triangle", filled=True, color=ARROWS, size=26, opacity=1).encode(
             angle=alt.Angle("angle:Q", scale=None), **_axes(panel, "x2:Q", "y2:Q")
         ),
     ]

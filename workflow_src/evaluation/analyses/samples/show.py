@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.samples import Sample, Samples
-from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.manifest import Manifest, colour_class
 from workflow_src.evaluation.report import page
 from workflow_src.evaluation.report.document import Block, Caption, CaptionBelow, Example, Line
 
@@ -16,7 +16,7 @@ def show(content: Samples, manifest: Manifest) -> list[Block]:
         f"{content.scope}, those in which refinement changes most words.",
         {"Marks": "What refinement takes away and what it puts in."},
     )
-    style = page.colour_class(manifest.look(search.system, search.search).colour)
+    style = colour_class(manifest.look(search.system, search.search).colour)
     return [*(Example(_lines(sample, style)) for sample in content.examples), CaptionBelow(caption)]
 
 
