@@ -485,7 +485,8 @@ def test_a_setting_is_not_named_as_what_every_decode_has():
 def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
     names = {name: why for reserved, why in RESERVED for name in reserved}
     options = {action.dest for action in command_options._parser(None, {})._actions} - set(command_options._settings())
-    arguments = set(inspect.signature(Translator.translate).parameters) - {"fields"}
+    methods = (Translator.translate, Translator.request)
+    arguments = {name for method in methods for name in inspect.signature(method).parameters} - {"options"}
     assert options | arguments <= set(names)
     for name in ("threads", "chosen", "systems"):
         assert names[name] in wrong_search(**{name: (int, 3)})

@@ -412,14 +412,15 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
     source.write_text("der Hund ruht\n" + "Hund " * 80 + "\n\nder Mann kommt\n", encoding="utf-8")
     nibbles = tiny.subwords.encode_target(["a\nb"])[0]
     assert tiny.subwords.decode_target([nibbles]) == ["a\nb"]
-    real = batches.search_all
+    real = batches.search_rows
 
-    def spelling_line_breaks(*words):
-        outputs = real(*words)
-        outputs.tokens[0] = nibbles
+    def spelling_line_breaks(*words, **options):
+        outputs = real(*words, **options)
+        if outputs.tokens:
+            outputs.tokens[0] = nibbles
         return outputs
 
-    monkeypatch.setattr(batches, "search_all", spelling_line_breaks)
+    monkeypatch.setattr(batches, "search_rows", spelling_line_breaks)
     summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source, engine="eager"))
     assert summary.endswith("4 sentences, 1 too long and left empty")
     run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
