@@ -53,7 +53,7 @@ def serves(family, search, settings):
 
 ENGINE = Engine(
     name="ledger", title="Ledger", serves=serves, compute_types=("float32",), exports="ledger",
-    export="bagged.ledger:export", open="bagged.ledger:Ledger",
+    export="bagged.ledger:export", open="bagged.ledger:open_folder",
 )
 
 
@@ -180,12 +180,14 @@ class Unrepeat(SearchModule):
 
 
 LEDGER = """
-from workflow_src.data.subwords import Subwords
+import dataclasses
+
+from workflow_src.engines.eager import EagerSession
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.runtime.device import choose, set_threads
+from workflow_src.runtime.device import choose
+from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.models import load_models
-from workflow_src.serving.translator import Translator
 from workflow_src.spec import Export
 
 
@@ -194,12 +196,21 @@ def export(model, subwords, folder):
     return Export("ledger.safetensors", {"ledger": "1.0"})
 
 
-class Ledger(Translator):
-    @classmethod
-    def open(cls, folder, description, device, precision, threads):
-        set_threads(threads)
-        runtime = choose("cpu", "float32", training=False)
-        return cls(description, load_models(folder, description, runtime), Subwords.load(folder / "subwords"), runtime)
+class Ledger(EagerSession):
+    device, precision = "cpu", "float32"
+
+    def __init__(self, model):
+        super().__init__("cpu")
+        self._model = model
+
+    def compute(self, sources, request):
+        return super().compute(sources, dataclasses.replace(request, networks={"model": self._model}))
+
+
+def open_folder(system):
+    runtime = choose("cpu", "float32", training=False)
+    (model,) = load_models(system.folder, read_bundle(system.folder), runtime).values()
+    return Ledger(model)
 """
 HISTOGRAM = """
 from collections import Counter
