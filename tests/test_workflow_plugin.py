@@ -218,7 +218,7 @@ def test_its_analysis_is_measured_and_shown(run, report):
     assert (report / "figures/outputs_by_length.svg").is_file()
     page, text = (report / "index.html").read_text(), (report / "results.md").read_text()
     section = page[page.index("<h3>Lengths of what rows put out</h3>") :]
-    assert "by the length of their translation, in subwords." in section and 'id="outputs_by_length-' in section
+    assert "by the length of their translation, in subwords." in section and 'class="still"><svg' in section
     counts = next(row["counts"] for row in content["rows"] if row["name"] == "tuned")
     line = next(line for line in text.splitlines() if line.startswith("| bag, tuned"))
     assert [int(cell) for cell in line.split("|")[2 : 2 + len(counts)]] == counts
