@@ -66,7 +66,7 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     from ftfy.badness import is_bad
 
     def without_mojibake(text: str) -> str:
-        """`text` in its right encoding; LOST in place of characters that cannot be told."""
+        """`text` in its right encoding; LOST in place of characters that are unknown."""
         text = SPACED_BYTES.sub(_joined, text)
         fixed = fix_encoding(text)
         return fixed if BRAILLE_BLANK in text else fixed.replace(BRAILLE_BLANK, LOST)

@@ -136,12 +136,9 @@ def panels(all_panels: Sequence[Panel], series: Sequence[Series], columns: int =
         _panel(panel, number, named, shown, width, columns * width).properties(width=width, height=0.62 * width)
         for number, panel in enumerate(all_panels)
     ]
-    chart = (
-        views[0]
-        if len(views) == 1
-        else alt.concat(*views, columns=columns, spacing={"row": 84, "column": 56}, bounds="flush")
-    )
-    return chart
+    if len(views) == 1:
+        return views[0]
+    return alt.concat(*views, columns=columns, spacing={"row": 84, "column": 56}, bounds="flush")
 
 
 def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Parameter, width: int, room: int) -> Any:

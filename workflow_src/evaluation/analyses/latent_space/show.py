@@ -189,9 +189,8 @@ def _panel(content: LatentSpace, panel: Panel, number: int, manifest: Manifest) 
         if name in content.searches
         for step, (x, y) in enumerate(panel.paths[name])
     ]
-    points = [
-        {"label": looks[name][0], "x": point[0], "y": point[1]} for name in POINTS for point in [getattr(panel, name)]
-    ]
+    places = {"prior": panel.prior, "posterior": panel.posterior}
+    points = [{"label": looks[name][0], "x": x, "y": y} for name, (x, y) in places.items()]
     path = alt.Chart(alt.Data(values=walked)).encode(order="step:Q", **axes)
     # Markers shrink from step to step.
     size = alt.Size("step:Q", scale=alt.Scale(domain=[1, content.steps], range=[42, 12]), legend=None)
