@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 from miniatures import cmlm, searched, tokens
-from sessions import translated
+from sessions import request, translated
 
 from workflow_src import registry
 from workflow_src.spec import MODEL
@@ -76,7 +78,9 @@ def test_in_8_bits_outputs_have_the_lengths_that_float32_has(open_engine):
         SEARCH.settings(iterations=3, length_beam=1),
     )
     expected = our_own({MODEL: model}, settings)
-    hypotheses = translated(open_engine(model, "fast-int8"), LINES, settings, True)
+    session = open_engine(model, "fast-int8")
+    several = dataclasses.replace(request(session, settings, scored=True), n_best=2)
+    hypotheses = session.search(LINES, several)
     assert [len(row) for row in hypotheses.tokens] == [len(row) for row in expected.tokens]
     assert hypotheses.scores == pytest.approx(expected.scores, abs=0.3) and hypotheses.scores != expected.scores
     # Sentences are computed one at a time; their lists of hypotheses are put together too.
