@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import types
-
 import numpy as np
 import pytest
 import torch
@@ -30,7 +28,10 @@ CASES = {
 # Graphs of several sentences, which have padding, take as long to export again.
 TOGETHER = ("graph-path", "graph-beam")
 LENGTHS = np.random.default_rng(0).integers(1, 9, 60)
-LANGUAGE_MODEL = estimate(np.random.default_rng(1).integers(3, SIZE, LENGTHS.sum()), np.cumsum([0, *LENGTHS]), SIZE, 3)
+
+
+class LanguageModel:
+    scorer = estimate(np.random.default_rng(1).integers(3, SIZE, LENGTHS.sum()), np.cumsum([0, *LENGTHS]), SIZE, 3)
 
 
 @pytest.mark.graphs
@@ -48,6 +49,6 @@ def test_outputs_and_scores_are_those_of_our_own_code(case):
     assert registry.engines()["onnxruntime"].serves(registry.families()["dat"], search, settings) is None
     networks = {MODEL: network}
     if "language_model" in fields:
-        networks["language_model"] = types.SimpleNamespace(scorer=LANGUAGE_MODEL)
+        networks["language_model"] = LanguageModel()
     engine = opened({"dat": network})
     check_outputs_and_scores(engine, networks, SOURCE, settings, together=case in TOGETHER)
