@@ -11,8 +11,8 @@ import reports
 
 from workflow_src import registry
 from workflow_src.evaluation.analyses import content as contents
+from workflow_src.evaluation.document import Document, Section
 from workflow_src.evaluation.report import analyses
-from workflow_src.evaluation.report.document import Document, Section
 
 ENTRIES = [
     {"system": "lvm", "search": "delta", "model": "lvm"},

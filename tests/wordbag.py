@@ -228,7 +228,7 @@ SHOWN = """
 import altair as alt
 
 from workflow_src.evaluation.analyses.shown import figured
-from workflow_src.evaluation.report.document import Caption, Table
+from workflow_src.evaluation.document import Caption, Table
 
 
 def show(content, manifest):

@@ -19,9 +19,9 @@ from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.costs import Sizes
 from workflow_src.config.rules import Work
 from workflow_src.errors import ArtifactError
+from workflow_src.evaluation.document import Document, Section
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
-from workflow_src.evaluation.report.document import Document, Section
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.records.atomic import read_json
 from workflow_src.serving import command

@@ -91,7 +91,7 @@ class Analysis:
     needs     what an experiment must have for it, as a sentence without its end: "it follows refinement of latents"
     measure   (`evaluation.analyses.inputs.Inputs`, settings) -> content of its file, as JSON has it
     content   class that the file is checked by, derived from `evaluation.analyses.content.Content`
-    show      (content, `evaluation.manifest.Manifest`) -> list of blocks of `evaluation.report.document`
+    show      (content, `evaluation.manifest.Manifest`) -> list of blocks of `evaluation.document`
     split     of the sentences; None: that of the main table
     rule      name of its rule; None: measure_NAME
     message   message of its rule while it runs

@@ -12,9 +12,10 @@ from pydantic import Field
 
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.plan import shown_plan
+from workflow_src.evaluation import charts
 from workflow_src.evaluation.analyses.energy import row_energies
+from workflow_src.evaluation.charts import Chart
 from workflow_src.evaluation.report import (
-    charts,
     contents,
     figures,
     figures_learning,
@@ -25,7 +26,6 @@ from workflow_src.evaluation.report import (
     tables,
     usage,
 )
-from workflow_src.evaluation.report.charts import Chart
 from workflow_src.evaluation.report.html import page
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs

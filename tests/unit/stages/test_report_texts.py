@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from stage_words import start_stage
 
-from workflow_src.evaluation.report import charts
+from workflow_src.evaluation import charts
 from workflow_src.stages import report
 
 # The font of the files lacks most of all letters; the page has those of the reader.

@@ -8,9 +8,9 @@ from typing import Any
 
 from workflow_src.evaluation.analyses.content import Curves, Entry, Figures, GainPoint
 from workflow_src.evaluation.analyses.shown import figured
+from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, finite, is_curve, panels
+from workflow_src.evaluation.document import Block, Caption, Table
 from workflow_src.evaluation.manifest import Manifest, differing, words
-from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, finite, is_curve, panels
-from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.registry import searches
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from workflow_src.evaluation.report.document import Block, Caption, Fold, Picture, Table
+from workflow_src.evaluation.document import Block, Caption, Fold, Picture, Table
 
 if TYPE_CHECKING:
-    from workflow_src.evaluation.report.charts import Chart
+    from workflow_src.evaluation.charts import Chart
 
 
 def figured(

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from workflow_src.evaluation.analyses.content import Content, check
+from workflow_src.evaluation.document import Beside, Block, Fold, Heading, Picture, Section, Table
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.document import Beside, Block, Fold, Heading, Picture, Section, Table
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import analyses, import_object
 

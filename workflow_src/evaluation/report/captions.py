@@ -7,10 +7,10 @@ from typing import get_args
 
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.tokenisers import BleuTokeniser
+from workflow_src.evaluation import conventions
+from workflow_src.evaluation.document import Caption
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
-from workflow_src.evaluation.report import conventions
-from workflow_src.evaluation.report.document import Caption
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.evaluation.report.tables import Group, row_words

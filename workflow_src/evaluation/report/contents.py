@@ -6,28 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workflow_src.evaluation import conventions
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
-from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report import (
-    analyses,
-    captions,
-    carried,
-    conventions,
-    corpus,
-    evidence,
-    figures_quality,
-    grids,
-    page,
-    progress,
-    results,
-    significance_page,
-    speed_page,
-    summary,
-    tables,
-    trained,
-)
-from workflow_src.evaluation.report.charts import Chart
-from workflow_src.evaluation.report.document import (
+from workflow_src.evaluation.charts import Chart
+from workflow_src.evaluation.document import (
     Block,
     Caption,
     Cell,
@@ -40,6 +22,24 @@ from workflow_src.evaluation.report.document import (
     Section,
     Strong,
     Table,
+)
+from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.report import (
+    analyses,
+    captions,
+    carried,
+    corpus,
+    evidence,
+    figures_quality,
+    grids,
+    page,
+    progress,
+    results,
+    significance_page,
+    speed_page,
+    summary,
+    tables,
+    trained,
 )
 from workflow_src.evaluation.report.inputs import Inputs
 

@@ -8,8 +8,8 @@ from typing import Any
 from workflow_src.config.datasets import NthSplit
 from workflow_src.data import augment, drops, placeholders, tokenised
 from workflow_src.data.download import SUMS
+from workflow_src.evaluation.document import Block, Cell, Fold, Heading, Paragraph, Table
 from workflow_src.evaluation.manifest import Row
-from workflow_src.evaluation.report.document import Block, Cell, Fold, Heading, Paragraph, Table
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 from workflow_src.evaluation.report.page import language
 

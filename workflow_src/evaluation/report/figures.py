@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.manifest import ShownDecode
-from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.evaluation.report.tables import Group, Line
 from workflow_src.registry import main_metric

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, finite, is_curve, panels
 from workflow_src.evaluation.manifest import OTHER
-from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, finite, is_curve, panels
 
 # Curves of a panel: key in the training log, dashes, and addition to the label.
 Curves = Sequence[tuple[str, int, str]]

@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from workflow_src.evaluation.charts import Axis, Chart, Panel, panels
 from workflow_src.evaluation.manifest import Key, ShownDecode
-from workflow_src.evaluation.report.charts import Axis, Chart, Panel, panels
 from workflow_src.evaluation.report.figures import Curve, curves_of, numbers_of, series_of
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.evaluation.report.tables import Group

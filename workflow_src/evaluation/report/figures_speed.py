@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
-from workflow_src.evaluation.report.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.report.figures_quality import short_labels
 from workflow_src.evaluation.speed.measured import Speed
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
 from workflow_src.evaluation.analyses.shown import decimal
+from workflow_src.evaluation.conventions import removal_words, source_words
+from workflow_src.evaluation.document import Beside, Block, Caption, Heading, Table
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.conventions import removal_words, source_words
-from workflow_src.evaluation.report.document import Beside, Block, Caption, Heading, Table
 from workflow_src.evaluation.report.tables import Group, Line
 
 

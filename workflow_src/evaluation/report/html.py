@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from workflow_src.evaluation.report.document import Document, cell_of, row_of
+from workflow_src.evaluation.document import Document, cell_of, row_of
 
 TEMPLATES = Path(__file__).parent
 
@@ -34,6 +34,6 @@ def page(document: Document, pictures: Mapping[str, markupsafe.Markup] | None = 
 
 def _script() -> markupsafe.Markup:
     """The program that draws charts. It is imported here: pages without charts do without it."""
-    from workflow_src.evaluation.report.charts import script
+    from workflow_src.evaluation.charts import script
 
     return markupsafe.Markup(script())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tabulate import tabulate
 
-from workflow_src.evaluation.report.document import (
+from workflow_src.evaluation.document import (
     Beside,
     Block,
     Caption,

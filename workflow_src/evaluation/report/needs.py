@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from workflow_src.evaluation.document import Block, Caption, Cell, Table
 from workflow_src.evaluation.manifest import Key, ShownDecode
 from workflow_src.evaluation.report.captions import margin_words
-from workflow_src.evaluation.report.document import Block, Caption, Cell, Table
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.usage import Recommended, candidates_of, command_of, deciding_metrics, recommend
 from workflow_src.registry import named_systems, refinement, searches

@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from workflow_src.evaluation.document import Caption, Cell, Example, Fold, Line, Strong, Table
 from workflow_src.evaluation.manifest import Manifest, colour_class, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report.document import Caption, Cell, Example, Fold, Line, Strong, Table
 from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric, searches

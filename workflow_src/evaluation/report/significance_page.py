@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from workflow_src.evaluation.conventions import removal_words
+from workflow_src.evaluation.document import Block, Caption, Heading, Table
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
-from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.document import Block, Caption, Heading, Table
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import FROM_CONTROL, KEY, Mean, Significance, means
 from workflow_src.evaluation.report.tables import p_digits, row_words

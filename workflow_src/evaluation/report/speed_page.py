@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Paragraph, Table
 from workflow_src.evaluation.manifest import EngineKey, Manifest
-from workflow_src.evaluation.report.document import Beside, Block, Caption, Fold, Paragraph, Table
 from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
 from workflow_src.evaluation.speed.measured import (
     LengthGroup,

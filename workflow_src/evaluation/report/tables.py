@@ -13,9 +13,9 @@ import pandas as pd
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table
+from workflow_src.evaluation.document import Row as TableRow
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
-from workflow_src.evaluation.report.document import Caption, Cell, GroupRow, Table
-from workflow_src.evaluation.report.document import Row as TableRow
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import ENERGIES, FROM_CONTROL, TIMES, Mean, Results, means

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from workflow_src.config import texts
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.document import Cell, Table
 from workflow_src.evaluation.report import progress
-from workflow_src.evaluation.report.document import Cell, Table
 from workflow_src.records.checked import Strict
 
 Count = Annotated[int, Field(ge=0)]

@@ -12,10 +12,10 @@ from pathlib import Path
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
+from workflow_src.evaluation.document import Block, Cell, Code, Command, Paragraph, Strong, Table
 from workflow_src.evaluation.manifest import Row
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report.document import Block, Cell, Code, Command, Paragraph, Strong, Table
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.bundle import read_bundle

@@ -13,13 +13,14 @@ from titles import BEAM_4, DELTA, DELTA_2, SCORE, SCORE_1
 
 from workflow_src import registry, spec
 from workflow_src.errors import ArtifactError
+from workflow_src.evaluation import charts
 from workflow_src.evaluation.analyses.content import Entry
 from workflow_src.evaluation.analyses.curves import curve_label
 from workflow_src.evaluation.analyses.energies import show as energies_tables
 from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as latent_maps
-from workflow_src.evaluation.report import analyses, charts
-from workflow_src.evaluation.report.document import Document, Fold, Picture, Section, Table
+from workflow_src.evaluation.document import Document, Fold, Picture, Section, Table
+from workflow_src.evaluation.report import analyses
 from workflow_src.evaluation.report.html import page
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 

@@ -11,10 +11,10 @@ from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
 
 from workflow_src.cli import main
 from workflow_src.errors import InputError
+from workflow_src.evaluation.conventions import removal_words
+from workflow_src.evaluation.document import GroupRow
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.comparison import compare
-from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.document import GroupRow
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.registry import searches
 from workflow_src.spec import parse

@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from workflow_src.config.datasets import NthSplit
+from workflow_src.evaluation.document import Cell
 from workflow_src.evaluation.report import corpus
-from workflow_src.evaluation.report.document import Cell
 from workflow_src.evaluation.report.files import CorpusSummary, EncodedText
 
 CONTENT = CorpusSummary.model_validate(

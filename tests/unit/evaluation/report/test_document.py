@@ -10,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from workflow_src.evaluation.report.document import (
+from workflow_src.evaluation.document import (
     Beside,
     Caption,
     CaptionBelow,

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_2, SCORE_8
 
 from workflow_src.config.resolved import Decode
+from workflow_src.evaluation import charts
+from workflow_src.evaluation.document import Caption
 from workflow_src.evaluation.manifest import OTHER
-from workflow_src.evaluation.report import charts, figures, figures_learning, figures_quality, figures_speed, tables
-from workflow_src.evaluation.report.document import Caption
+from workflow_src.evaluation.report import figures, figures_learning, figures_quality, figures_speed, tables
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.registry import engines, searches
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN

@@ -12,9 +12,9 @@ from iso639 import ALL_LANGUAGES
 from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.evaluation.document import Caption, Paragraph, Strong, Table
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
-from workflow_src.evaluation.report.document import Caption, Paragraph, Strong, Table
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
 from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN

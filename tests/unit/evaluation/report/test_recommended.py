@@ -15,8 +15,8 @@ from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4, BLEU, VALID
 
 from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.evaluation.document import Caption, Command, Document, Section
 from workflow_src.evaluation.report import html, markdown, needs, page, usage
-from workflow_src.evaluation.report.document import Caption, Command, Document, Section
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric
 from workflow_src.serving import command

@@ -12,9 +12,10 @@ from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
+from workflow_src.evaluation import conventions
+from workflow_src.evaluation.document import Caption, GroupRow
 from workflow_src.evaluation.manifest import changed, words
-from workflow_src.evaluation.report import captions, conventions, markdown, tables
-from workflow_src.evaluation.report.document import Caption, GroupRow
+from workflow_src.evaluation.report import captions, markdown, tables
 from workflow_src.evaluation.report.results import ENERGIES
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS

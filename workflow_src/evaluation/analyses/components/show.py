@@ -6,9 +6,9 @@ import itertools
 
 from workflow_src.evaluation.analyses.components import Components
 from workflow_src.evaluation.analyses.shown import figured
+from workflow_src.evaluation.charts import MUTED, Axis, Chart, Panel, Series, panels
+from workflow_src.evaluation.document import Block, Caption, Table
 from workflow_src.evaluation.manifest import OTHER, Manifest
-from workflow_src.evaluation.report.charts import MUTED, Axis, Chart, Panel, Series, panels
-from workflow_src.evaluation.report.document import Block, Caption, Table
 
 
 def show(content: Components, manifest: Manifest) -> list[Block]:

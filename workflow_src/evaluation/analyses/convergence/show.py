@@ -5,9 +5,9 @@ from __future__ import annotations
 from workflow_src.evaluation.analyses.convergence import Convergence, ConvergencePoint
 from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_blocks
 from workflow_src.evaluation.analyses.shown import sentence
+from workflow_src.evaluation.conventions import removal_words
+from workflow_src.evaluation.document import Block, Caption
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 

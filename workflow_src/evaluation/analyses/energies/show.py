@@ -12,9 +12,9 @@ from workflow_src.evaluation.analyses.energy import (
     energy_words,
 )
 from workflow_src.evaluation.analyses.shown import captioned, decimal, sentence
+from workflow_src.evaluation.conventions import removal_words, source_words
+from workflow_src.evaluation.document import Block, Caption, Heading, Table
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.conventions import removal_words, source_words
-from workflow_src.evaluation.report.document import Block, Caption, Heading, Table
 from workflow_src.registry import conventions
 
 

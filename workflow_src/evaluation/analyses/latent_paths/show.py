@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from workflow_src.evaluation.analyses.curves import CurvePanel, curve_blocks, start_title
 from workflow_src.evaluation.analyses.latent_paths import LatentPaths, LatentPathsPoint
+from workflow_src.evaluation.document import Block, Caption
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 

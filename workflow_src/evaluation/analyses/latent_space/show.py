@@ -15,9 +15,9 @@ import numpy as np
 from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
 from workflow_src.evaluation.analyses.shown import figured
+from workflow_src.evaluation.charts import SHAPES, Chart
+from workflow_src.evaluation.document import Block, Caption, Example, Line
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.charts import SHAPES, Chart
-from workflow_src.evaluation.report.document import Block, Caption, Example, Line
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size. A map has its own paper, also where the page
 # is dark: nothing in it is a colour that pages replace.

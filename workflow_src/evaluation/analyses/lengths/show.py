@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from workflow_src.evaluation.analyses.lengths import Lengths
 from workflow_src.evaluation.analyses.shown import captioned, sentence
+from workflow_src.evaluation.conventions import removal_words
+from workflow_src.evaluation.document import Block, Caption, Table
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.conventions import removal_words
-from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.markdown import signed
 
 

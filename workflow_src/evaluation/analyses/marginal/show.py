@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from workflow_src.evaluation.analyses.curves import CurvePanel, change_cells, curve_blocks, start_title
 from workflow_src.evaluation.analyses.marginal import Marginal, MarginalPoint
+from workflow_src.evaluation.document import Block, Caption
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.document import Block, Caption
 from workflow_src.evaluation.report.markdown import signed
 
 

@@ -9,9 +9,9 @@ import altair as alt
 
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
 from workflow_src.evaluation.analyses.shown import figured
+from workflow_src.evaluation.charts import MUTED, Chart
+from workflow_src.evaluation.document import Block, Caption, Table
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.charts import MUTED, Chart
-from workflow_src.evaluation.report.document import Block, Caption, Table
 from workflow_src.evaluation.report.markdown import signed
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.

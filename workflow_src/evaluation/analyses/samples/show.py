@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.samples import Sample, Samples
+from workflow_src.evaluation.document import Block, Caption, CaptionBelow, Example, Line
 from workflow_src.evaluation.manifest import Manifest, colour_class
 from workflow_src.evaluation.report import page
-from workflow_src.evaluation.report.document import Block, Caption, CaptionBelow, Example, Line
 
 
 def show(content: Samples, manifest: Manifest) -> list[Block]:

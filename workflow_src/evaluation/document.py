@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from workflow_src.evaluation.report.charts import Chart
+    from workflow_src.evaluation.charts import Chart
 
 
 @dataclasses.dataclass(frozen=True)
