@@ -256,7 +256,7 @@ def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evide
                 validity = row.get("validity"), rival.get("validity")
                 if None not in validity:
                     pairs[key]["validity"] = PairedDifference(validity[0] - validity[1], error / 100, 0.0)
-    return Evidence.of(results(rows).figures, pairs, margin, unfinished, 1000, metrics)
+    return Evidence.of(results(rows).figures, pairs, margin, unfinished, metrics)
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
@@ -289,8 +289,6 @@ def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, 
     return Speed(protocols=protocols or (own,), provenance={})
 
 
-def trained(name: str, family: str, seed: int = 1, **figures) -> TrainedSystem:
+def trained(name: str, seed: int = 1, **figures) -> TrainedSystem:
     """A trained system, of which only `figures` are known."""
-    unknown = dict.fromkeys(TrainedSystem.model_fields)
-    identity = {"system": name, "family": family, "preset": "tiny", "data": "distilled-by-teacher", "seed": seed}
-    return TrainedSystem.model_validate(unknown | {"last_validation": {}} | identity | figures)
+    return TrainedSystem(name, seed, "distilled-by-teacher", **figures)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from workflow_src.evaluation.charts import Chart
@@ -233,6 +233,16 @@ def _pictures(blocks: Sequence[Block]) -> Iterator[Picture]:
             yield block
         elif isinstance(block, Section | Fold | Beside):
             yield from _pictures(block.blocks)
+
+
+def table_of(entries: Sequence[Mapping[str, str | Cell]], words: Sequence[str], **options: Any) -> Table:
+    """A table of entries by head, which all entries share; empty cells are dashes, and empty columns are left out.
+
+    The heads in `words` stand to the left. `options` are further fields of the table.
+    """
+    heads = [head for head in (entries[0] if entries else ()) if any(entry[head] != "" for entry in entries)]
+    rows = [[entry[head] or "–" for head in heads] for entry in entries]
+    return Table(heads, rows, left=sum(head in words for head in heads), **options)
 
 
 def row_of(row: Row | GroupRow | Sequence[str | Cell]) -> Row | GroupRow:

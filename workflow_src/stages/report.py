@@ -146,7 +146,7 @@ def run(inputs: Inputs) -> str:
     shown = contents.Contents(material, measured, split, table, proof, refined_split, draw(material, table, curves))
     document = contents.document(
         shown,
-        needs.blocks(material, shown.data, shown.notes, inputs.device, inputs.precision),
+        needs.blocks(material, inputs.device, inputs.precision),
         usage.blocks(recommended, material, inputs.device, inputs.precision),
     )
     # The page is written last: where it exists, the files beside it are complete.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Table
 from workflow_src.evaluation.manifest import network_families
 
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
@@ -71,3 +73,22 @@ def _whose(rows: pd.DataFrame) -> str:
 def notes(rows: pd.DataFrame) -> dict[str, str]:
     """Notes on the systems for every table of a report with the rows of rows.csv."""
     return {"Systems": " ".join(filter(None, [SYSTEMS, unequal(rows)]))}
+
+
+def carry(blocks: Sequence[Block], carried: Caption) -> list[Block]:
+    """The blocks with what every table carries in its caption; of tables beside each other, in the first one's."""
+    return [_carry(block, carried) for block in blocks]
+
+
+def _carry(block: Block, carried: Caption) -> Block:
+    match block:
+        case Table():
+            line, notes = f"{block.caption.line} {carried.line}".strip(), {**block.caption.notes, **carried.notes}
+            return dataclasses.replace(block, caption=Caption(line, notes))
+        case Fold():
+            return dataclasses.replace(block, blocks=carry(block.blocks, carried))
+        case Beside():
+            first, *others = block.blocks
+            return dataclasses.replace(block, blocks=[_carry(first, carried), *others])
+        case _:
+            return block

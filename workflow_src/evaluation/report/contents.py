@@ -68,14 +68,10 @@ class Contents:
         return self.material.manifest
 
     @property
-    def data(self) -> str:
-        """The data and seeds, which every caption has."""
-        return carried.data(self.manifest.dataset, self.material.sums, self.measured.rows["seed"])
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """Notes on the systems, which every caption has."""
-        return carried.notes(self.measured.rows)
+    def carried(self) -> Caption:
+        """The data, the seeds and notes on the systems, which every table of results has."""
+        data = carried.data(self.manifest.dataset, self.material.sums, self.measured.rows["seed"])
+        return Caption(data, carried.notes(self.measured.rows))
 
     @property
     def record(self) -> Mapping[str, Any]:
@@ -100,8 +96,7 @@ def evidence_of(
         measured.shown(split, removed),
         tested.pairs if tested else {},
         manifest.report.margin,
-        (log.system.name for log in material.logs if evidence.cut_short(log.entries)),
-        tested.sentences if tested else 0,
+        (log.system.name for log in material.logs if progress.cut_short(log.entries)),
         manifest.metrics,
     )
     return tables.groups(measured, split, manifest, removed, proof), proof
@@ -118,13 +113,16 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     ]
     description = manifest.plan.config.description
     lede: list[Block] = [Paragraph.of(Strong("Summary."), f" {description}")] if points or description else []
+    text = " ".join([contents.carried.line, *contents.carried.notes.values()])
     sections = [
-        Section("What to take", needs, "take", "What to take"),
-        Section("Quality and speed", quality(contents), "quality", "Quality and speed"),
+        Section("What to take", carried.carry(needs, contents.carried), "take", "What to take"),
+        Section(
+            "Quality and speed", carried.carry(quality(contents), contents.carried), "quality", "Quality and speed"
+        ),
         Section("Refinement step by step", refinement(contents), "refinement", "Refinement"),
-        Section("Sentences", sentences(contents), "sentences", "Sentences"),
+        Section("Sentences", page.examples(material.traces, manifest), "sentences", "Sentences"),
         Section("Learning", learning(contents), "learning", "Learning"),
-        Section("Analyses", _analyses(contents), "analyses", "Analyses"),
+        Section("Analyses", analyses.blocks(material.analyses, manifest, text), "analyses", "Analyses"),
         Section("Provenance", provenance(contents), "provenance", "Provenance"),
         Section("Use it", recommended, "use", "Use it"),
     ]
@@ -148,28 +146,30 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
 
 def quality(contents: Contents) -> list[Block]:
     """Tables of quality and speed, and their pictures."""
-    manifest, material, split, data = contents.manifest, contents.material, contents.split, contents.data
-    measured = row_energies(material.analyses.values(), split)
-    removal = captions.removal_caption(manifest, split, data, contents.notes)
-    removals = tables.removals(contents.measured, split, manifest, removal)
+    manifest, material, split = contents.manifest, contents.material, contents.split
+    removed = tables.removals(contents.measured, split, manifest)
     shown = contents.measured.shown(split, manifest.report.remove_repetitions)
-    tested = material.significance.get(split)
-    chosen = page.chosen(material.choices, Caption(data, {"Bold": "The settings that were chosen.", **contents.notes}))
-    carried_caption = Caption(data, contents.notes)
     hollow = "Systems after the first one of their family." if figures_quality.hollow(contents.table) else ""
-    series = figures_quality.joined_series(contents.table)
+    chosen = page.chosen(material.choices)
+    blocks: list[Block] = [
+        rows_table(contents, split, manifest, contents.table, numbered=True),
+        *([Fold("What removing repetitions is worth", [removed])] if removed else []),
+    ]
+    for further in contents.measured.record["splits"][1:]:
+        on_split = manifest.on(further)
+        groups = tables.groups(contents.measured, further, on_split, manifest.report.remove_repetitions)
+        blocks += [Heading(f"On {further}"), rows_table(contents, further, on_split, groups)]
     return [
-        tables.block(contents.table, manifest, main_caption(contents), numbered=True),
-        *([Fold("What removing repetitions is worth", [removals])] if removals else []),
-        *further_tables(contents),
-        *significance_page.control_tables(tested, shown, manifest, data, contents.notes),
-        *grids.tables(manifest, measured, contents.table, data, contents.notes),
+        *blocks,
+        *significance_page.control_tables(material.significance.get(split), shown, manifest),
+        *grids.tables(manifest, row_energies(material.analyses.values(), split), contents.table),
         *contents.picture(
             "quality_speed",
             Caption(
                 f"Quality against speed on {split}, one point a row of Table 1.",
                 {
-                    "Joined points": f"Points of one search, in the order of their {series}.",
+                    "Joined points": "Points of one search, in the order of their "
+                    f"{figures_quality.joined_series(contents.table)}.",
                     "Grey line": "It joins rows that no other row beats in both.",
                     "Hollow markers": hollow,
                     "Numbers": "Those of the rows of Table 1 (#). On the page, a point says its row, and the legend "
@@ -193,12 +193,10 @@ def quality(contents: Contents) -> list[Block]:
             f"{manifest.main.title} against every latency that was measured",
             title="Quality against every latency",
         ),
-        *page.convention_table(manifest, material.qualities, split, data, contents.notes),
+        *page.convention_table(manifest, material.qualities, split),
         *_below("Chosen on dev", chosen),
         Heading("How speed was measured"),
-        speed_page.protocol_facts(material.speed, carried_caption),
-        *map(Paragraph.of, speed_page.failure_sentences(material.speed, manifest)),
-        *speed_page.step_costs(material.speed, manifest, carried_caption),
+        *speed_page.blocks(material.speed, manifest),
         *contents.picture(
             "time_by_length",
             Caption(
@@ -209,7 +207,7 @@ def quality(contents: Contents) -> list[Block]:
             title="Time against length",
             narrow=True,
         ),
-        *speed_page.protocol_tables(material.speed, manifest, carried_caption),
+        *speed_page.protocol_tables(material.speed, manifest),
     ]
 
 
@@ -218,59 +216,45 @@ def _below(title: str, blocks: Sequence[Block]) -> list[Block]:
     return [Heading(title), *blocks] if blocks else []
 
 
-def main_caption(contents: Contents) -> Caption:
-    """The caption of the main table."""
-    manifest, material, split = contents.manifest, contents.material, contents.split
-    comparisons = sum(len(line.p_values) for group in contents.table for line in group.lines)
-    measured = row_energies(material.analyses.values(), split)
+def rows_table(
+    contents: Contents, split: str, manifest: Manifest, table: Sequence[tables.Group], numbered: bool = False
+) -> Table:
+    """The table of rows of a split; the numbered one is the main one."""
+    material, report = contents.material, manifest.report
+    comparisons = sum(len(line.p_values) for group in table for line in group.lines)
+    energies, reference = row_energies(material.analyses.values(), split), manifest.reference
+    timed = numbered and material.speed is not None
+    shown = contents.measured.shown(split, report.remove_repetitions)
+    tested = [metric for metric in manifest.metrics if metric.uncertainty]
+    removal = conventions.removal_words(report.remove_repetitions, manifest.means_repetitions)
+    signatures = contents.measured.record["signatures"][split]
     notes = {
-        "Metrics": captions.scored_words(
-            material.corpus.normalisation, manifest.metrics, contents.measured.record["signatures"][split]
+        "Repetitions": f"In non-autoregressive outputs, {removal}; autoregressive outputs are scored as they are.",
+        **captions.FIGURES,
+        "References": captions.reference_words(manifest, split),
+        "Metrics": captions.scored_words(material.corpus.normalisation, manifest.metrics, signatures),
+        "p": significance_page.p_words(
+            material.significance.get(split), comparisons, tested, significance_page.compared_with(shown)
         ),
-        "p": significance_page.compared_words(material.significance.get(split), comparisons, manifest),
-        "As good": captions.rival_words(contents.table, contents.proof),
-        "Published": " ".join(
-            filter(None, [conventions.published_words(manifest), tables.published_order(contents.table)])
-        ),
-        "Energy": energy_words(measured.scorer) if measured else "",
+        "As good": captions.rival_words(contents.proof) if numbered else "",
+        "Published": f"{conventions.published_words(manifest)} {tables.published_order(table)}".strip(),
+        "Energy": energy_words(energies.scorer) if energies else "",
         "Training": carried.training(contents.measured.rows),
-        **contents.notes,
+        "Latency": captions.LATENCY if timed else "",
+        "Speed-up": f"Of median latency, over {tables.row_words(reference)}." if timed and reference else "",
     }
-    without_row = tables.unmatched_expected(contents.table, manifest.report.expected)
-    without_row |= unmatched(measured, manifest.report.expected_reference_lengths)
+    without_row = tables.unmatched_expected(table, report.expected)
+    without_row |= unmatched(energies, report.expected_reference_lengths) if numbered else {}
     published = ", ".join(f"{name} {value}" for name, value in without_row.items())
+    sentences = quality_on(material, split).get("sentences", 0)
     line = [
-        contents.data,
+        f"{'Quality and speed' if timed else 'Quality'} on {split} of {manifest.dataset} "
+        f"({manifest.source}→{manifest.target}, {sentences:,} sentences).",
         corpus.repeated_words(material.corpus, split),
         page.loss_words(material.corpus, split),
-        captions.bold_words(manifest),
         f"Published without a row here: {published}." if published else "",
     ]
-    sentences = quality_on(material, split).get("sentences")
-    timed = material.speed is not None
-    return captions.main_caption(manifest, split, sentences, timed, " ".join(filter(None, line)), notes)
-
-
-def further_tables(contents: Contents) -> list[Block]:
-    """A heading and a table for each test set after the main one."""
-    blocks: list[Block] = []
-    material = contents.material
-    for split in contents.measured.record["splits"][1:]:
-        manifest = contents.manifest.on(split)
-        table = tables.groups(contents.measured, split, manifest, manifest.report.remove_repetitions)
-        comparisons = sum(len(line.p_values) for group in table for line in group.lines)
-        measured = row_energies(material.analyses.values(), split)
-        warnings = [corpus.repeated_words(material.corpus, split), page.loss_words(material.corpus, split)]
-        line = " ".join(filter(None, [contents.data, *warnings, captions.bold_words(manifest)]))
-        notes = {
-            "p": significance_page.compared_words(material.significance.get(split), comparisons, manifest),
-            "Energy": energy_words(measured.scorer) if measured else "",
-            **contents.notes,
-        }
-        sentences = quality_on(material, split).get("sentences")
-        caption = captions.main_caption(manifest, split, sentences, False, line, notes)
-        blocks += [Heading(f"On {split}"), tables.block(table, manifest, caption)]
-    return blocks
+    return tables.block(table, manifest, Caption(" ".join(filter(None, line)), notes), numbered)
 
 
 def refinement(contents: Contents) -> list[Block]:
@@ -294,22 +278,6 @@ def refinement(contents: Contents) -> list[Block]:
     ]
 
 
-def sentences(contents: Contents) -> list[Block]:
-    """Example sentences."""
-    traces = contents.material.traces
-    examples = page.examples(traces, contents.manifest)
-    if traces is None or not examples:
-        return []
-    pool = f" of the first {traces.pool} of test" if traces.pool else ""
-    refines = any(traces.examples[0].searches.values())
-    what = (
-        "refinement changes the most words. Words that a step changed are marked"
-        if refines
-        else "the systems differ by the most words"
-    )
-    return [Paragraph.of(f"The {page.in_words(len(examples))} sentences{pool} in which {what}."), *examples]
-
-
 def learning(contents: Contents) -> list[Block]:
     """Learning curves."""
     caption = Caption(
@@ -323,21 +291,11 @@ def learning(contents: Contents) -> list[Block]:
     return contents.picture("learning_curves", caption, "Learning curves")
 
 
-def _analyses(contents: Contents) -> list[Block]:
-    text = " ".join([contents.data, *contents.notes.values()])
-    return analyses.blocks(contents.material.analyses, contents.manifest, text)
-
-
 def provenance(contents: Contents) -> list[Block]:
     """Facts, systems, and the corpus."""
     manifest, material = contents.manifest, contents.material
+    outcomes = corpus.placeholder_outcomes(manifest.rows, material.qualities, contents.split)
     codes = (manifest.source, manifest.target)
-    advice = progress.advice((log.system.name, log.entries) for log in material.logs)
-    counts = corpus.table(material.corpus, material.monolingual, material.encoded)
-    counted = [
-        *corpus.sentences(material.corpus, material.encoded, material.mixtures),
-        *corpus.placeholder_outcomes(manifest.rows, material.qualities, contents.split),
-    ]
     sums: list[list[str | Cell]] = [
         [name, Cell(digest, code=True)] for name, digest in sorted((material.sums or {}).items())
     ]
@@ -346,9 +304,7 @@ def provenance(contents: Contents) -> list[Block]:
         Table([], facts(contents), look="plain facts", left=2),
         Heading("Systems"),
         trained.table(material.systems),
-        *([Paragraph.of(advice)] if advice else []),
-        *_below("Corpus", [counts, *map(Paragraph.of, counted)] if counts else []),
-        *corpus.cleaning(material.corpus, material.monolingual, material.encoded, codes),
+        *corpus.blocks(material.corpus, material.monolingual, material.encoded, material.mixtures, outcomes, codes),
         *([Fold("SHA-256 of the texts", [Table([], sums, left=2)])] if sums else []),
         *_below("Notes", [Paragraph.of(notes)] if notes else []),
     ]
@@ -380,7 +336,7 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
             f"signature of {name}": Cell(text, code=True)
             for name, text in contents.measured.record["signatures"][contents.split].items()
         },
-        "round trip": page.round_trip_words(material.corpus),
+        "BLEU of references, normalised and put together like outputs": page.round_trip_words(material.corpus),
     }
     return [[name, value] for name, value in values.items() if value]
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import pandas as pd
 
 from workflow_src.evaluation.manifest import Key, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
 from workflow_src.evaluation.report.markdown import signed
-from workflow_src.evaluation.report.progress import still_improving
 from workflow_src.evaluation.report.results import Pairs
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
@@ -27,23 +26,13 @@ class Line(Protocol):
     def figures(self) -> Mapping[str, float | None]: ...
 
 
-def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a training ended while it was still improving much, or was too short to show it.
-
-    False for systems without BLEU in their validations, such as language models.
-    """
-    if not any(entry.get("dev_bleu") is not None and entry["step"] > 0 for entry in history):
-        return False
-    return still_improving(history) is not False
-
-
 @dataclasses.dataclass(frozen=True)
 class Evidence:
     """The evidence for comparisons of rows of a table.
 
     `seeds` and `measured` are the seeds of each row of the table, and the names of its figures; `pairs` the differences
-    of rows from autoregressive ones; `unfinished` the systems with a training that was cut short; `sentences` the size
-    of the test set; `margin` the points, as tables show them, that a row may lose and still be as good as another one.
+    of rows from autoregressive ones; `unfinished` the systems with a training that was cut short; `margin` the
+    points, as tables show them, that a row may lose and still be as good as another one.
     """
 
     seeds: Mapping[Key, Sequence[int]]
@@ -51,7 +40,6 @@ class Evidence:
     pairs: Pairs
     margin: float
     unfinished: frozenset[str]
-    sentences: int
     metrics: tuple[Metric, ...]
 
     @classmethod
@@ -61,7 +49,6 @@ class Evidence:
         pairs: Pairs,
         margin: float,
         unfinished: Iterable[str] = (),
-        sentences: int = 0,
         metrics: Sequence[Metric] | None = None,
     ) -> Evidence:
         """The evidence about the rows of a table (`Results.shown`) by those of `metrics` (the default ones) that
@@ -70,7 +57,7 @@ class Evidence:
         seeds = {key: sorted(set(of_row)) for key, of_row in rows["seed"]}
         measured = {key: set(of_row) for key, of_row in rows["figure"]}
         deciding = tuple(metric for metric in (default_metrics() if metrics is None else metrics) if metric.decides)
-        return cls(seeds, measured, pairs, margin, frozenset(unfinished), sentences, deciding)
+        return cls(seeds, measured, pairs, margin, frozenset(unfinished), deciding)
 
     @property
     def level(self) -> float:

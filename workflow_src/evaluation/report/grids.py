@@ -17,11 +17,8 @@ def tables(
     manifest: Manifest,
     energies: RowEnergies | None,
     table: Sequence[Group],
-    data: str = "",
-    notes: Mapping[str, str] = {},
 ) -> list[Block]:
-    """A heading and a table for every grid, beside a table of published figures where there are some. All captions have
-    `data` and `notes`.
+    """A heading and a table for every grid, beside a table of published figures where there are some.
 
     A cell has the energy in nats a sentence and, in brackets, the main metric, both at the references' lengths, where
     the system was measured there; else the main metric of the system's first line in `table`. The metric follows
@@ -47,7 +44,7 @@ def tables(
         mean = first.means.get(counted.name) if first else None
         return decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
 
-    captions = [_caption(grid, manifest, energies, at_lengths, data, notes) for grid in manifest.grids]
+    captions = [_caption(grid, manifest, energies, at_lengths) for grid in manifest.grids]
     return [
         block
         for grid, caption in zip(manifest.grids, captions, strict=True)
@@ -74,8 +71,6 @@ def _caption(
     manifest: Manifest,
     energies: RowEnergies | None,
     at_lengths: Mapping[str, AtReferenceLengths],
-    data: str,
-    notes: Mapping[str, str],
 ) -> Caption:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
@@ -94,4 +89,4 @@ def _caption(
         subject = "A figure alone is" if measured else "Figures are"
         sentences.append(f"{subject} {counted} of a system's first row in the main table; {removed}.")
     line = f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."
-    return Caption(f"{line} {data}".strip(), {"Cells": " ".join(sentences), **notes})
+    return Caption(line, {"Cells": " ".join(sentences)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from workflow_src.evaluation.document import Block, Caption, Cell, Table
 from workflow_src.evaluation.manifest import Key, ShownDecode
@@ -64,11 +64,8 @@ def by_need(inputs: Inputs) -> dict[str, Recommended]:
     return {need: row for need, row in served.items() if row is not None}
 
 
-def blocks(
-    inputs: Inputs, data: str, notes: Mapping[str, str], device: str = "auto", precision: str = "auto"
-) -> list[Block]:
-    """The table of needs, which rows share. The caption has `data` and `notes`; `device` and `precision` are those of
-    the workflow.
+def blocks(inputs: Inputs, device: str = "auto", precision: str = "auto") -> list[Block]:
+    """The table of needs, which rows share. `device` and `precision` are those of the workflow.
 
     Raises ArtifactError for a bundle that cannot be read.
     """
@@ -91,14 +88,25 @@ def blocks(
     heads = ["need", "row", "command", *([f"{main.title} on dev"] if on_dev and split != "dev" else [])]
     heads += [f"{main.title} on {split}", *(["ms a sentence"] if timed else [])]
     undecided = [candidate.row for candidate in candidates_of(inputs) if not candidate.on_dev]
-    how = "Dev decides."
+    line = f"Dev decides; rows that were not decoded there are left out: {len(undecided)}."
     if not on_dev:
-        how = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
-    elif undecided:
-        how = f"Dev decides: rows that were not decoded there are left out ({len(undecided)})."
-    if timed:
-        limit = margin_words(manifest.report.margin, deciding_metrics(inputs))
-        how += f" Where a need says no limit, its row is the fastest within {limit} of the best one of its kind."
-    first_seed, several = manifest.rows[0].seed, len({row.seed for row in manifest.rows}) > 1
-    seed = f"Figures are those of seed {first_seed}." if several else ""
-    return [Table(heads, rows, Caption(" ".join(filter(None, [how, seed, data])), notes), left=3, wide=True)]
+        line = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
+    several = len({row.seed for row in manifest.rows}) > 1
+    limit = margin_words(manifest.report.margin, deciding_metrics(inputs))
+    return [
+        Table(
+            heads,
+            rows,
+            Caption(
+                line,
+                {
+                    "Figures": f"Those of seed {manifest.rows[0].seed}." if several else "",
+                    "Rows": f"The fastest within {limit} of the best one of their kind, where a need says no limit."
+                    if timed
+                    else "",
+                },
+            ),
+            left=3,
+            wide=True,
+        )
+    ]

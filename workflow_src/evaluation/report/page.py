@@ -7,14 +7,23 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.evaluation.document import Caption, Cell, Example, Fold, Line, Strong, Table
+from workflow_src.evaluation.document import (
+    Block,
+    Caption,
+    Cell,
+    Example,
+    Fold,
+    Line,
+    Paragraph,
+    Strong,
+    table_of,
+)
 from workflow_src.evaluation.manifest import Manifest, colour_class, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric, searches
-from workflow_src.spec import Metric
 
 NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
 
@@ -91,11 +100,14 @@ def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
     return steps
 
 
-def examples(traces: Traces | None, manifest: Manifest) -> list[Example]:
+def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
     """Example sentences. The start of all searches stands once where it is the same text."""
-    if traces is None:
+    if traces is None or not traces.examples:
         return []
-    example_blocks, followed = [], traces.searches
+    which = "Words that a step changed are marked." if any(traces.examples[0].searches.values()) else ""
+    first = f"Of the first {traces.pool} sentences of test, those that change the most. {which}".strip()
+    example_blocks: list[Block] = [Paragraph.of(first)]
+    followed = traces.searches
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
     start_style = colour_class(starts_from.look.colour) if starts_from else ""
@@ -140,14 +152,10 @@ def palette(manifest: Manifest) -> list[dict[str, str]]:
 
 
 def round_trip_words(corpus: CorpusSummary) -> str:
-    """BLEU of normalised references, from `corpus.json`, in words; "" where it is not there."""
-    if not corpus.round_trip_bleu:
-        return ""
-    figures = " and ".join(f"{bleu:.2f} on {split}" for split, bleu in corpus.round_trip_bleu.items())
-    text = f"references, normalised and put together like outputs, have BLEU {figures} against the references as given"
-    if corpus.normalisation.references == "normalised":
-        return f"{text}; outputs are scored against normalised references"
-    return f"{text}: normalisation costs as much"
+    """BLEU of references that were normalised and put together like outputs; empty where it is not known."""
+    figures = ", ".join(f"{bleu:.2f} on {split}" for split, bleu in corpus.round_trip_bleu.items())
+    against = "outputs are scored against normalised references"
+    return f"{figures}; {against}" if figures and corpus.normalisation.references == "normalised" else figures
 
 
 def loss_words(corpus: CorpusSummary, split: str) -> str:
@@ -161,48 +169,48 @@ def loss_words(corpus: CorpusSummary, split: str) -> str:
     )
 
 
-def chosen(choices: Sequence[Choice], caption: Caption) -> list[Fold]:
+def chosen(choices: Sequence[Choice]) -> list[Fold]:
     """For every decode that chose settings on dev: its title with the chosen settings, and all tried ones with figures.
 
     Figures are those of the main metric, and of the metric that decided where it is another.
     """
     folds = []
     for choice in choices:
-        rows: list[list[str | Cell]] = []
-        for point in choice.points:
-            is_chosen = point["settings"] == choice.chosen
-            figures = [
-                Cell(f"{metric.factor * point[metric.name]:.2f}{metric.unit and f' {metric.unit}'}", strong=is_chosen)
-                for metric in _dev_metrics(choice)
-            ]
-            rows.append([words(point["settings"]), *figures, f"{point['mean_steps']:.2f}"])
+        metrics = dict.fromkeys((main_metric(), choice.metric))
+        entries: list[dict[str, str | Cell]] = [
+            {"tried": words(point["settings"])}
+            | {
+                f"dev {metric.title}": Cell(
+                    f"{metric.factor * point[metric.name]:.2f}{metric.unit and f' {metric.unit}'}",
+                    strong=point["settings"] == choice.chosen,
+                )
+                for metric in metrics
+            }
+            | {"mean steps": f"{point['mean_steps']:.2f}"}
+            for point in choice.points
+        ]
         edge = f" ({'; '.join(choice.at_edge)})" if choice.at_edge else ""
         title = f"{choice.decode.system.name}, {choice.decode.name}, seed {choice.seed}: {words(choice.chosen)}{edge}"
-        heads = ["tried", *(f"dev {metric.title}" for metric in _dev_metrics(choice)), "mean steps"]
-        folds.append(Fold(title, [Table(heads, rows, caption)]))
+        caption = Caption("", {"Bold": "The settings that were chosen."})
+        folds.append(Fold(title, [table_of(entries, ("tried",), caption=caption)]))
     return folds
 
 
-def _dev_metrics(choice: Choice) -> list[Metric]:
-    return list(dict.fromkeys((main_metric(), choice.metric)))
-
-
-def convention_table(
-    manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str, data: str, notes: Mapping[str, str]
-) -> list[Fold]:
+def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str) -> list[Fold]:
     """The main metric of every row by its own convention and those of papers; nothing where there is no other
-    convention, or no row was scored by all. The caption has `data` and `notes`."""
+    convention, or no row was scored by all."""
     by_title = {metric.convention.title: metric for metric in manifest.metrics if metric.convention}
-    rows = []
+    entries = []
     for row in manifest.rows:
         removal = manifest.decode(*row.key).removal(manifest.report.remove_repetitions)
         scored = qualities[row.quality][VARIANTS[removal]]
-        figures = [scored[metric.name] for metric in by_title.values()]
-        if row.split == split and None not in figures:
-            rows.append([row.system, row.name, str(row.seed), *(f"{figure:.1f}" for figure in figures)])
-    if len(by_title) < 2 or not rows:
+        figures = {title: scored[metric.name] for title, metric in by_title.items()}
+        if row.split == split and None not in figures.values():
+            entry = {"system": row.system, "decode": row.name, "seed": str(row.seed)}
+            entries.append(entry | {title: f"{figure:.1f}" for title, figure in figures.items()})
+    if len(by_title) < 2 or not entries:
         return []
     words = ", and ".join(m.convention.words for m in by_title.values() if m.convention and m is not manifest.main)
-    caption = Caption(f"For comparison with papers only: {words}. {data}", notes)
-    table = Table(["system", "decode", "seed", *by_title], rows, caption, left=2)
-    return [Fold(f"{manifest.main.title} by other conventions", [table])]
+    caption = Caption(f"For comparison with papers only: {words}.")
+    title = f"{manifest.main.title} by other conventions"
+    return [Fold(title, [table_of(entries, ("system", "decode"), caption=caption)])]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Paragraph, Table
+from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Paragraph, Table, table_of
 from workflow_src.evaluation.manifest import EngineKey, Manifest
-from workflow_src.evaluation.report.tables import rounds_heading, rounds_span, speedup_heading
+from workflow_src.evaluation.report.tables import digits, rounds_heading, rounds_span, speedup_heading
 from workflow_src.evaluation.speed.measured import (
     LengthGroup,
     MeasuredProtocol,
@@ -16,6 +15,13 @@ from workflow_src.evaluation.speed.measured import (
     Speed,
     TimedRow,
 )
+
+HOW = {
+    "One at a time": "A sentence's time is its median over rounds, which alternate between the rows, from text to "
+    "text, each engine in a process of its own.",
+    "In batches": "Throughput is that of the median round.",
+    "Rounds": "Those that other load disturbed are measured again, as often as the settings allow.",
+}
 
 
 def label(row: TimedRow | NotTimed, manifest: Manifest) -> str:
@@ -41,23 +47,27 @@ def _threads(protocol: MeasuredProtocol) -> str:
     return f"{protocol.threads} CPU thread{'s' * (protocol.threads != 1)}"
 
 
-def protocol_facts(speed: Speed | None, caption: Caption) -> Block:
-    """How speed was measured: a column for each protocol that timed a row."""
+def blocks(speed: Speed | None, manifest: Manifest) -> list[Block]:
+    """How speed was measured, what was not, and the cost of a step; pictures and `protocol_tables` follow."""
     if not speed:
-        return Paragraph.of("Speed was not measured in this run.")
+        return [Paragraph.of("Speed was not measured in this run.")]
+    failures = _failures(speed, manifest)
+    return [
+        _protocol_facts(speed),
+        *([table_of(failures, ("not timed", "device", "engine", "reason"))] if failures else []),
+        *_step_costs(speed, manifest),
+    ]
+
+
+def _protocol_facts(speed: Speed) -> Block:
+    """A column for each protocol that timed a row."""
     measurements = [measurement for measurement in speed.protocols if measurement.rows]
     if not measurements:
         return Paragraph.of("No row could be timed.")
     facts = [_facts(measurement, speed.processor) for measurement in measurements]
     heads = ["", *(device_words(measurement.protocol) for measurement in measurements)]
-    notes = {
-        "One at a time": "A sentence's time is its median over rounds, which alternate between the rows, from text to "
-        "text, each engine in a process of its own.",
-        "In batches": "Throughput is that of the median round.",
-        "Rounds": "Those that other load disturbed are measured again, as often as the settings allow.",
-    }
     rows = [[name, *(of_protocol[name] for of_protocol in facts)] for name in facts[0]]
-    return Table(heads, rows, _with(caption, notes), left=len(heads))
+    return Table(heads, rows, Caption("", HOW), left=len(heads))
 
 
 def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
@@ -82,85 +92,87 @@ def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
     }
 
 
-def _range(values: Sequence[float], digits: int) -> str:
+def _range(values: Sequence[float], places: int) -> str:
     """The lowest and the highest value; one of them where they read the same."""
-    ends = [f"{end:,.{digits}f}" for end in (min(values), max(values))]
+    ends = [f"{end:,.{places}f}" for end in (min(values), max(values))]
     return "–".join(dict.fromkeys(ends))
 
 
-def step_costs(speed: Speed | None, manifest: Manifest, caption: Caption) -> list[Block]:
+def _failures(speed: Speed, manifest: Manifest) -> list[dict[str, str]]:
+    """Rows that could not be timed, and sizes at which batches stopped growing, each with the reason."""
+    entries = []
+    for measurement in speed.protocols:
+        device = device_words(measurement.protocol)
+        failed = [(label(row, manifest), row.batch, row.engine, row.reason) for row in measurement.protocol.not_timed]
+        stopped = [(label(row, manifest), row.failed_batch) for row in measurement.rows if row.failed_batch]
+        failed += [(row, batch.size, "timed in smaller batches", batch.reason) for row, batch in stopped]
+        entries += [
+            {
+                "not timed": row,
+                "device": device,
+                "engine": engine,
+                "reason": reason.rstrip("."),
+                "batch": f"{batch:,}" if batch else "",
+            }
+            for row, batch, engine, reason in failed
+        ]
+    return entries
+
+
+def _step_costs(speed: Speed, manifest: Manifest) -> list[Block]:
     """The time of one refinement step, as the slope of a sentence's time over steps, and ratios of steps; nothing where
     it is unknown."""
-    measured = speed and speed.step_costs
-    if measured and measured.failure:
+    measured = speed.step_costs
+    if measured.failure:
         return [Paragraph.of(f"The time of a refinement step was not measured ({measured.failure.rstrip('.')}).")]
-    if not measured or not measured.costs:
-        return []
     costs = [
-        [manifest.title(cost.search), cost.system, f"{cost.ms_per_step:.2f}" if cost.ms_per_step > 0 else "≤ 0 (noise)"]
+        {
+            "refinement step": manifest.title(cost.search),
+            "system": cost.system,
+            "ms": f"{cost.ms_per_step:.2f}" if cost.ms_per_step > 0 else "≤ 0 (noise)",
+        }
         for cost in measured.costs
     ]
     ratios = [
-        [
-            f"{manifest.title(ratio.control)} / {manifest.title(ratio.search)}",
-            *("–" if value is None else f"{value:.2f}" for value in (ratio.measured, ratio.predicted)),
-        ]
+        {
+            "ratio of steps": f"{manifest.title(ratio.control)} / {manifest.title(ratio.search)}",
+            "measured": "" if ratio.measured is None else f"{ratio.measured:.2f}",
+            "by operations": "" if ratio.predicted is None else f"{ratio.predicted:.2f}",
+        }
         for ratio in measured.ratios
     ]
     slope = {"Steps": "The slope of a sentence's time over steps, all rows in turns."}
     predicted = {"By operations": "Of matrix products, counted."}
-    tables = [Table(["refinement step", "system", "ms"], costs, _with(caption, slope), left=2)]
-    if ratios:
-        heads = ["ratio of steps", "measured", "by operations"]
-        tables.append(Table(heads, ratios, _with(caption, predicted)))
-    return [Beside(tables)]
+    tables = [
+        table_of(entries, ("refinement step", "ratio of steps", "system"), caption=Caption("", notes))
+        for entries, notes in ((costs, slope), (ratios, predicted))
+        if entries
+    ]
+    return [Beside(tables)] if tables else []
 
 
-def _with(caption: Caption, notes: Mapping[str, str]) -> Caption:
-    return dataclasses.replace(caption, notes={**notes, **caption.notes})
-
-
-def failure_sentences(speed: Speed | None, manifest: Manifest) -> list[str]:
-    """What could not be timed under each protocol, and why; and why batches stopped growing."""
-    sentences = []
-    for measurement in speed.protocols if speed else ():
-        device = device_words(measurement.protocol)
-        rows_by_reason: dict[str, list[str]] = {}
-        for row in measurement.protocol.not_timed:
-            place = f"{row.engine}, batch {row.batch:,}" if row.batch else row.engine
-            rows_by_reason.setdefault(f"{place}: {row.reason}", []).append(label(row, manifest))
-        for reason, labels in rows_by_reason.items():
-            sentences.append(f"Not timed on {device}: {'; '.join(labels)} ({reason.rstrip('.')}).")
-        batches: dict[tuple[int, str], list[str]] = {}
-        for timed in measurement.rows:
-            if failed := timed.failed_batch:
-                batches.setdefault((failed.size, failed.reason), []).append(label(timed, manifest))
-        for (size, reason), labels in batches.items():
-            rows = "; ".join(labels)
-            sentences.append(f"Batches on {device} stayed below {size:,} for {rows} ({reason.rstrip('.')}).")
-    return sentences
-
-
-def protocol_tables(speed: Speed | None, manifest: Manifest, caption: Caption) -> list[Fold]:
+def protocol_tables(speed: Speed | None, manifest: Manifest) -> list[Fold]:
     """A table for every protocol, with one column for each group of lengths."""
     tables = []
     for measurement in speed.protocols if speed else ():
-        groups = measurement.rows[0].by_length if measurement.rows else ()
-        compared = measurement.protocol.baseline
+        protocol = measurement.protocol
+        compared = protocol.baseline
         reference = manifest.find_decode(compared.system, compared.name) if compared else None
-        disturbed = measurement.protocol.disturbed
-        heads = ["", "median, ms", rounds_heading(len(measurement.protocol.other_load_cores), len(disturbed))]
-        heads += ["mean ± deviation over sentences, ms", "sentences / s", "batch", speedup_heading(reference)]
-        heads += [f"{_span(group)}, ms" for group in groups]
-        rows = []
-        for row in measurement.rows:
-            cells = [label(row, manifest), _ms(row.latency_ms)]
-            cells.append(rounds_span(row.latency_rounds, disturbed))
-            cells.append(f"{_ms(row.latency_mean)} ± {_ms(row.latency_std)}")
-            cells += [f"{row.sentences_per_second:,.0f}", f"{row.batch:,}"]
-            cells.append("–" if row.speedup is None else f"{row.speedup:.2f}×")
-            rows.append(cells + [_ms(group.latency_ms) for group in row.by_length])
-        tables.append(Fold(title(measurement.protocol), [Table(heads, rows, caption, wide=True)]))
+        rounds = rounds_heading(len(protocol.other_load_cores), len(protocol.disturbed))
+        entries = [
+            {
+                "row": label(row, manifest),
+                "median, ms": digits(row.latency_ms),
+                rounds: rounds_span(row.latency_rounds, protocol.disturbed),
+                "mean ± deviation over sentences, ms": f"{digits(row.latency_mean)} ± {digits(row.latency_std)}",
+                "sentences / s": f"{row.sentences_per_second:,.0f}",
+                "batch": f"{row.batch:,}",
+                speedup_heading(reference): "" if row.speedup is None else f"{row.speedup:.2f}×",
+                **{f"{_span(group)}, ms": digits(group.latency_ms) for group in row.by_length},
+            }
+            for row in measurement.rows
+        ]
+        tables.append(Fold(title(protocol), [table_of(entries, ("row",), wide=True)]))
     return tables
 
 
@@ -168,7 +180,3 @@ def _span(group: LengthGroup) -> str:
     if group.shortest == group.longest:
         return f"{group.shortest} subwords"
     return f"{group.shortest}–{group.longest} subwords"
-
-
-def _ms(value: float) -> str:
-    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"

@@ -1,135 +1,134 @@
-"""The summary of a table in at most three short points."""
+"""The headline of a report: at most three sentences about measured and tested figures."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.page import in_words
 from workflow_src.evaluation.report.tables import Group, Line
 
+# Reasons that a sentence names.
+MOST_REASONS = 3
 
-def summary(table: list[Group], evidence: Evidence) -> list[str]:
-    """Points of one or two sentences about measured and tested figures.
 
-    First the best trade of quality and speed, then the number of beaten autoregressive rows, then the gain of
-    refinement.
-    """
+def summary(table: Sequence[Group], evidence: Evidence) -> list[str]:
+    """First the best trade of quality and speed by the rule of non-inferiority, then the number of beaten
+    autoregressive rows, then what refinement gains."""
     lines = [line for group in table for line in group.lines]
     return [*_trade(lines, evidence), *_refined(table, lines, evidence)]
 
 
-def _trade(lines: list[Line], evidence: Evidence) -> list[str]:
+def _trade(lines: Sequence[Line], evidence: Evidence) -> list[str]:
     """What the table shows about the trade of quality and speed, and what may be concluded from it.
 
     Rows are compared that were timed on the same kind of engine; where there are none, all rows.
     """
-    rivals = [line for line in lines if line.decode.system.family.autoregressive]
-    candidates = [line for line in lines if not line.decode.system.family.autoregressive]
-    timed_rivals, timed_candidates = ([line for line in some if _timed(line)] for some in (rivals, candidates))
+    rivals, candidates = ([line for line in lines if _autoregressive(line) == kind] for kind in (True, False))
     if not rivals or not candidates:
         return []
-    if not timed_rivals or not timed_candidates:
-        return [_best_of_both(candidates, rivals, evidence)]
-    usable = [line for line in timed_candidates if not evidence.why_inconclusive(line)]
-    reasons = [reason for line in timed_rivals if (reason := evidence.why_inconclusive(line))]
-    if not usable and not reasons:
-        reasons = [reason for line in timed_candidates if (reason := evidence.why_inconclusive(line))]
-    if reasons or not evidence.pairs:
-        facts = [_best_of_both(timed_candidates, timed_rivals, evidence)]
-        distinct = list(dict.fromkeys(reasons))
-        return [*facts, f"Nothing is concluded about equal quality: {_listed(distinct)}."] if reasons else facts
-    return [_best_trade(usable, timed_rivals, evidence), *_beaten(usable, timed_rivals, evidence)]
-
-
-def _timed(line: Line) -> bool:
-    return line.figures["latency_ms"] is not None
-
-
-def _beaten(usable: list[Line], rivals: list[Line], evidence: Evidence) -> list[str]:
-    """How many of the autoregressive rows that were timed have a faster one that is as good, and of how many the test
-    set cannot tell it."""
-
-    def faster(rival: Line) -> list[Line]:
-        return [line for line in usable if _comparable(line, rival) and _faster(line, rival)]
-
-    beaten = [any(evidence.as_good(line, rival) for line in faster(rival)) for rival in rivals]
-    unknown = [any(evidence.cannot_tell(line, rival) for line in faster(rival)) for rival in rivals]
+    timed_rivals, timed_candidates = ([line for line in some if _timed(line)] for some in (rivals, candidates))
+    timed = bool(timed_rivals and timed_candidates)
+    if timed:
+        rivals, candidates = timed_rivals, timed_candidates
+    usable = [line for line in candidates if not evidence.why_inconclusive(line)]
+    reasons = _reasons(rivals, evidence) or ([] if usable else _reasons(candidates, evidence))
+    if not timed or reasons or not evidence.pairs:
+        return [_best_of_both(candidates, rivals, evidence, reasons)]
+    beaten = [any(evidence.as_good(line, rival) for line in _faster(usable, rival)) for rival in rivals]
+    unknown = [any(evidence.cannot_tell(line, rival) for line in _faster(usable, rival)) for rival in rivals]
     untold = sum(is_unknown and not is_beaten for is_unknown, is_beaten in zip(unknown, beaten, strict=True))
-    return [beaten_words(sum(beaten), untold, len(rivals))]
+    return [
+        _best_trade(usable, rivals, evidence) or _best_of_both(usable, rivals, evidence),
+        beaten_words(sum(beaten), untold, len(rivals)),
+    ]
 
 
 def beaten_words(beaten: int, untold: int, rivals: int) -> str:
     """How many of the autoregressive rows that were timed have a faster one that is as good; of `untold` further ones
     the test set cannot tell."""
-    text = (
-        f"Of {in_words(rivals)} autoregressive rows that were timed, {in_words(beaten) if beaten else 'none'} "
-        f"{'has' if beaten < 2 else 'have'} a faster non-autoregressive row that is shown to be as good on the same "
-        "kind of engine"
+    return (
+        "Timed autoregressive rows with a faster non-autoregressive one that is shown to be as good on the same kind "
+        f"of engine: {beaten} of {rivals} (this test set cannot tell: {untold})."
     )
-    return f"{text}; of {in_words(untold)} this test set cannot tell." if untold else f"{text}."
 
 
-def _best_trade(usable: list[Line], rivals: list[Line], evidence: Evidence) -> str:
-    """A sentence about the fastest row that is as good as every autoregressive one and faster than the best of them, or
-    else about the largest gain in speed at equal quality, or else about the best rows of both sorts."""
+def _reasons(lines: Sequence[Line], evidence: Evidence) -> list[str]:
+    return list(dict.fromkeys(filter(None, map(evidence.why_inconclusive, lines))))
+
+
+def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence) -> str:
+    """The fastest row that is as good as every autoregressive one and faster than the best of them, or else the largest
+    gain in speed at equal quality; empty without either."""
     as_good = [
         (line, best)
         for line in usable
-        if (best := _best_peer(line, rivals)) and _faster(line, best) and all(evidence.as_good(line, r) for r in rivals)
+        if (best := _best_peer(line, rivals))
+        and line in _faster(usable, best)
+        and all(evidence.as_good(line, rival) for rival in rivals)
     ]
     if as_good:
-        chosen, best = min(as_good, key=lambda pair: (pair[0].milliseconds, -pair[0].goodness))
-        return (
-            "The fastest non-autoregressive row as good as every autoregressive one, with "
-            f"{chosen.decode.engine.kind_words}: {_beside(chosen, best, evidence)}."
-        )
+        line, best = min(as_good, key=lambda pair: (pair[0].milliseconds, -pair[0].goodness))
+        role = "the fastest non-autoregressive row as good as every autoregressive one"
+        return _sentence(role, line, "beside the best of these,", best, evidence)
     equal = [
         (line, rival)
         for line in usable
-        if (rival := line.rival) and _faster(line, rival) and evidence.as_good(line, rival)
+        if (rival := line.rival) and line in _faster(usable, rival) and evidence.as_good(line, rival)
     ]
-    if equal:
-        chosen, rival = max(equal, key=lambda pair: (pair[1].milliseconds / pair[0].milliseconds, pair[0].goodness))
-        return (
-            f"The largest gain at equal quality, with {chosen.decode.engine.kind_words}: "
-            f"{_beside(chosen, rival, evidence)}; {rival.milliseconds / chosen.milliseconds:.1f} times as fast."
-        )
-    return _best_of_both(usable, rivals, evidence)
+    if not equal:
+        return ""
+    line, rival = max(equal, key=lambda pair: (pair[1].milliseconds / pair[0].milliseconds, pair[0].goodness))
+    gain = f"{rival.milliseconds / line.milliseconds:.1f} times as fast as"
+    return _sentence("the largest gain at equal quality", line, gain, rival, evidence)
 
 
-def _best_of_both(candidates: list[Line], rivals: list[Line], evidence: Evidence) -> str:
-    """The best row of both sorts by the table: their distance in the main metric, and whether the test set can tell
-    that the candidate is as good."""
+def _best_of_both(
+    candidates: Sequence[Line], rivals: Sequence[Line], evidence: Evidence, reasons: Sequence[str] = ()
+) -> str:
+    """The best row of both sorts by the table, and whether one is shown to be as good, or why nothing is concluded."""
     pairs = [(line, best) for line in candidates if (best := _best_peer(line, rivals))]
-    if not pairs:
-        pairs = [(line, max(rivals, key=lambda rival: rival.goodness)) for line in candidates]
+    pairs = pairs or [(line, max(rivals, key=lambda rival: rival.goodness)) for line in candidates]
     line, rival = max(pairs, key=lambda pair: pair[0].goodness)
-    gap = rival.goodness - line.goodness
-    distance = f"{abs(gap):.1f} {line.main.title} {'above' if gap >= 0 else 'below'}"
-    engines = f"With {line.decode.engine.kind_words}" if _comparable(line, rival) else "On different engines"
-    text = (
-        f"{engines}, the best autoregressive row, {_named(rival)} ({_figures(rival)}{_in_time(rival)}), is {distance} "
-        f"the best non-autoregressive one, {_named(line)} ({_figures(line)}{_in_time(line)})"
-    )
-    words = evidence.interval_words(line, rival)
-    conclusive = not evidence.why_inconclusive(line) and not evidence.why_inconclusive(rival)
-    if words and conclusive and evidence.cannot_tell(line, rival):
-        text += (
-            f". This test set of {evidence.sentences:,} sentences cannot tell whether the latter is as good: their "
-            f"difference lies {words}"
-        )
-    return f"{text}."
+    relation = "beside"
+    if not reasons and evidence.pairs and not _reasons([line, rival], evidence):
+        relation = "neither shown to be as good as nor to be lower than"
+        if evidence.as_good(line, rival):
+            relation = "as good as"
+        elif evidence.lower(line, rival):
+            relation = "lower than"
+    relation += " the best autoregressive one,"
+    return _sentence("the best non-autoregressive row", line, relation, rival, evidence, reasons)
 
 
-def _best_peer(line: Line, rivals: list[Line]) -> Line | None:
+def _sentence(
+    role: str, line: Line, relation: str, rival: Line, evidence: Evidence, reasons: Sequence[str] = ()
+) -> str:
+    """A line and what it is, its relation to another one, both with their figures, and the interval of their difference
+    or why nothing follows."""
+    kind = line.decode.engine.kind
+    engines = f"With {line.decode.engine.kind_words}" if kind == rival.decode.engine.kind else "On different engines"
+    interval = evidence.interval_words(line, rival)
+    difference = f"; difference {interval}" if interval and not reasons else ""
+    more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    nothing = f"; nothing is concluded: {', '.join(reasons[:MOST_REASONS])}{more}" if reasons else ""
+    return f"{engines}, {role} is {_shown(line)}, {relation} {_shown(rival)}{difference}{nothing}."
+
+
+def _best_peer(line: Line, rivals: Sequence[Line]) -> Line | None:
     """The autoregressive row on the same kind of engine with the best quality; of equal ones, the fastest."""
-    peers = [rival for rival in rivals if _comparable(line, rival)]
+    peers = [rival for rival in rivals if rival.decode.engine.kind == line.decode.engine.kind]
     return max(peers, key=lambda rival: (rival.goodness, -(rival.figures["latency_ms"] or math.inf)), default=None)
 
 
-def _refined(table: list[Group], lines: list[Line], evidence: Evidence) -> list[str]:
-    """The gain of the refinement with the most steps over its start, and its difference from the reference row."""
+def _faster(lines: Sequence[Line], rival: Line) -> list[Line]:
+    """Those that are faster than a rival on the same kind of engine."""
+    peers = [line for line in lines if line.decode.engine.kind == rival.decode.engine.kind]
+    return [line for line in peers if line.milliseconds < rival.milliseconds]
+
+
+def _refined(table: Sequence[Group], lines: Sequence[Line], evidence: Evidence) -> list[str]:
+    """The refinement with the most steps beside its start and the reference row."""
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
     if not refined:
         return []
@@ -137,57 +136,11 @@ def _refined(table: list[Group], lines: list[Line], evidence: Evidence) -> list[
     best = min(refined, key=_preference)
     group = next(group for group in table if best in group.lines)
     start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
-    teacher = next((line for line in lines if line.decode.reference), None)
-    if any(line and evidence.why_inconclusive(line) for line in (best, start, teacher)):
+    reference = next((line for line in lines if line.decode.reference), None)
+    others = [line for line in (start, reference) if line]
+    if not others or _reasons([best, *others], evidence):
         return []
-    text = f"Refined by {_steps_words(best)}: {_figures(best)}"
-    if start:
-        gain = best.quality - start.quality
-        relation = "more" if gain >= 0 else "less"
-        text += f", {abs(gain):.1f} {best.main.title} {relation} than the {start.decode.search.title}"
-    if teacher:
-        gap = teacher.quality - best.quality
-        difference = f"{abs(gap):.1f} {'less' if gap >= 0 else 'more'} than {teacher.decode.search.title} search"
-        text += f" and {difference}" if start else f", {difference}"
-        if speedup := best.figures["speedup"]:
-            text += f", in {1 / speedup:.2g} of its time" if speedup >= 1 else f", in {1 / speedup:.1f} times its time"
-    return [f"{text}."]
-
-
-def _comparable(line: Line, other: Line) -> bool:
-    return line.decode.engine.kind == other.decode.engine.kind
-
-
-def _faster(line: Line, other: Line) -> bool:
-    return line.milliseconds < other.milliseconds
-
-
-def _beside(line: Line, other: Line, evidence: Evidence) -> str:
-    """Two lines with their figures, times and the interval of their difference, in words."""
-    words = evidence.interval_words(line, other)
-    return (
-        f"{_named(line)}, {_figures(line)} in {_milliseconds(line)} a sentence, beside {_named(other)}, "
-        f"{_figures(other)} in {_milliseconds(other)}" + (f" (difference {words})" if words else "")
-    )
-
-
-def _listed(reasons: list[str]) -> str:
-    """At most three reasons."""
-    further = f", and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return "; ".join(reasons[:3]) + further
-
-
-def _named(line: Line) -> str:
-    return f"“{line.system}”, {line.label}"
-
-
-def _in_time(line: Line) -> str:
-    """Its time after its figures; empty where it was not timed."""
-    return f" in {_milliseconds(line)}" if _timed(line) else ""
-
-
-def _milliseconds(line: Line) -> str:
-    return f"{line.milliseconds:.3g} ms"
+    return [f"Refined: {_shown(best)}, beside {' and '.join(map(_shown, others))}."]
 
 
 def _preference(line: Line) -> tuple[bool, int, float]:
@@ -197,20 +150,18 @@ def _preference(line: Line) -> tuple[bool, int, float]:
     return search.control is None, line.decode.system.family.order, -(value or 0)
 
 
-def _steps_words(line: Line) -> str:
-    """A search with the value of its series: `score with four steps`."""
-    search, value = line.decode.search, line.decode.value
-    if search.series is None or value is None:
-        return search.title
-    counted = search.series.replace("_", " ")
-    number = in_words(int(value)) if value == int(value) else f"{value:g}"
-    return f"{search.title} with {number} {counted.removesuffix('s') if value == 1 else counted}"
+def _autoregressive(line: Line) -> bool:
+    return line.decode.system.family.autoregressive
 
 
-def _figures(line: Line) -> str:
-    """The main metric of a line, and others that decide."""
-    main, *other_figures = (
+def _timed(line: Line) -> bool:
+    return line.figures["latency_ms"] is not None
+
+
+def _shown(line: Line) -> str:
+    """A line with its figures that decide and its time."""
+    figures = " with ".join(
         f"{metric.factor * value:.1f} {metric.unit and f'{metric.unit} '}{metric.title}"
         for metric, value in line.deciding
     )
-    return f"{main} with {' and '.join(other_figures)}" if other_figures else main
+    return f"“{line.system}”, {line.label} ({figures}{f' in {line.milliseconds:.3g} ms' if _timed(line) else ''})"

@@ -13,6 +13,7 @@ import pandas as pd
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.resolved import System
+from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table
 from workflow_src.evaluation.document import Row as TableRow
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
@@ -22,7 +23,10 @@ from workflow_src.evaluation.report.results import ENERGIES, FROM_CONTROL, TIMES
 from workflow_src.spec import Metric
 
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
-
+WAYS = (
+    "Repetitions kept; words that repeat the one before removed from the text; subwords that repeat the one before "
+    "removed before they are joined to words."
+)
 # Figures of lines beside those of metrics.
 FIGURES = (*ENERGIES, *TIMES, "against_fastest", "as_published")
 
@@ -215,13 +219,13 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
     return [dataclasses.replace(group, lines=tuple(map(compared, group.lines))) for group in table]
 
 
-def unmatched_expected(table: list[Group], expected: dict[str, float]) -> dict[str, float]:
+def unmatched_expected(table: Sequence[Group], expected: dict[str, float]) -> dict[str, float]:
     """Published figures that no line of the table shows."""
     names = {key for group in table for line in group.lines for key in (line.name, f"{line.system}/{line.name}")}
     return {key: value for key, value in expected.items() if key not in names}
 
 
-def published_order(table: list[Group]) -> str:
+def published_order(table: Sequence[Group]) -> str:
     """The number of pairs of rows in the order of their published figures, in a sentence; empty without such pairs.
 
     Our figures follow the same convention. Kendall's tau is the number of pairs in that order less that of pairs in the
@@ -238,13 +242,10 @@ def published_order(table: list[Group]) -> str:
         return ""
     same_order, opposite_order = sum(sign > 0 for sign in signs), sum(sign < 0 for sign in signs)
     tau = signed((same_order - opposite_order) / len(signs))
-    return (
-        f"Of {len(signs):,} pairs of these {len(rows)} rows, {same_order:,} stand in the published order (Kendall's τ "
-        f"{tau})."
-    )
+    return f"Pairs of rows in the published order: {same_order:,} of {len(signs):,} (Kendall's τ {tau})."
 
 
-def removals(results: Results, split: str, manifest: Manifest, caption: Caption) -> Table | None:
+def removals(results: Results, split: str, manifest: Manifest) -> Table | None:
     """The main metric by way of removing repetitions, of every line that is not autoregressive, in the order of
     REMOVALS; None without such lines."""
     tables = [groups(results, split, manifest, removal) for removal in REMOVALS]
@@ -255,6 +256,9 @@ def removals(results: Results, split: str, manifest: Manifest, caption: Caption)
             for lines in zip(*(group.lines for group in variants), strict=True):
                 figures = [line.means[line.main.name].text(1, line.seeds) for line in lines]
                 cells.append([lines[0].label, *figures])
+    shown = removal_words(manifest.report.remove_repetitions, manifest.means_repetitions)
+    line = f"{manifest.main.title} on {split}, by what is done about repetitions."
+    caption = Caption(line, {"Columns": WAYS, "Main table": f"In the main table, {shown}."})
     return Table(["", *REMOVAL_LABELS.values()], cells, caption, numbered=True) if cells else None
 
 
@@ -370,7 +374,7 @@ def _rounds(line: Line) -> tuple[str, str] | None:
 def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
     """The lowest and the highest median of rounds; an asterisk marks those of disturbed rounds, numbers from 1."""
     ends = [min(enumerate(medians, 1), key=_median), max(enumerate(medians, 1), key=_median)]
-    texts = [_digits(median) + "*" * (number in disturbed) for number, median in ends]
+    texts = [digits(median) + "*" * (number in disturbed) for number, median in ends]
     return "–".join(dict.fromkeys(texts))
 
 
@@ -386,7 +390,7 @@ def _latency(line: Line) -> tuple[str, str] | None:
     value, deviation = line.figures["latency_ms"], line.figures["latency_std"]
     if value is None:
         return None
-    return _digits(value), "" if deviation is None else f"± {_digits(deviation)}"
+    return digits(value), "" if deviation is None else f"± {digits(deviation)}"
 
 
 def _throughput(line: Line) -> tuple[str, str] | None:
@@ -403,7 +407,7 @@ def p_digits(value: float) -> str:
     return f"{value:.3f}" if value >= 0.01 else f"{value:.4f}"
 
 
-def _digits(value: float) -> str:
+def digits(value: float) -> str:
     """A figure with about three digits: 0.62, 12.4, 310."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 

@@ -1,23 +1,16 @@
-"""Descriptions of trained systems: with their figures, and as cells of the table of systems."""
+"""The trained systems of an experiment: what identifies each, and their table."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from workflow_src.config import texts
 from workflow_src.config.resolved import System
-from workflow_src.evaluation.document import Cell, Table
+from workflow_src.evaluation.document import Caption, Cell, Table, table_of
 from workflow_src.evaluation.report import progress
-from workflow_src.records.checked import Strict
 
-Count = Annotated[int, Field(ge=0)]
-# The column of the table of systems: targets that a system cannot output, as shares of training pairs and of dev.
-UNREACHABLE = "unreachable targets, % of train / dev"
-# Number of columns of words in the table of systems; figures follow.
-WORDS = 4
 # Figures of the last validation in the table of systems, with their titles.
 VALIDATED = {
     "dev_bleu": "BLEU",
@@ -28,107 +21,63 @@ VALIDATED = {
     "dev_cosine": "cosine",
     "dev_cosine_noise0": "cosine at noise 0",
 }
+# Targets that a system cannot output, as shares of training pairs and of dev.
+UNREACHABLE = "unreachable targets, % of train / dev"
 
 
-class TrainedSystem(Strict):
-    """One system and seed. Values that are unknown or do not apply are null."""
+@dataclasses.dataclass(frozen=True)
+class TrainedSystem:
+    """One system and seed, with its training texts (`data`); counts are None where they are unknown. `entry` has its
+    cells in the table of systems."""
 
-    system: str = Field(min_length=1)
-    family: str = Field(min_length=1)
-    preset: str = Field(min_length=1)
-    data: str = Field(min_length=1, description="training texts, with weights other than 1")
+    system: str
     seed: int
-    source_subwords: Count | None
-    target_subwords: Count | None
-    joint_subwords: bool | None = Field(description="both languages share their subwords")
-    parameters: Count | None
-    updates: Count | None
-    target_tokens: Count | None = Field(description="seen in training")
-    minutes: Annotated[float, Field(ge=0)] | None
-    last_gain: float | None = Field(description="gain in BLEU on dev of the last fifth of the updates")
-    best_dev_bleu: float | None = Field(description="the best BLEU on dev of the validations")
-    unreachable: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        description="share of training targets that it cannot output"
-    )
-    dev_unreachable: Annotated[float, Field(ge=0, le=1)] | None
-    last_validation: dict[str, float]
-
-    @property
-    def trained_words(self) -> str:
-        return f"{self.system} {_count(self.updates)} updates, {_count(self.target_tokens)} target tokens"
-
-    def cells(self) -> dict[str, str]:
-        """Cells of the table of systems by the headings of their columns."""
-        cells = {
-            "system": self.system,
-            "family": self.family,
-            "preset": self.preset,
-            "data": self.data,
-            "seed": str(self.seed),
-            "subwords": self._subwords(),
-            "parameters": _count(self.parameters),
-            "updates": _count(self.updates),
-            "target tokens seen": _count(self.target_tokens),
-            "minutes": "–" if self.minutes is None else f"{self.minutes:.1f}",
-            "still improving": progress.gain_words(self.last_gain, self.best_dev_bleu),
-            "last validation": ", ".join(f"{VALIDATED[key]} {value:.4g}" for key, value in self.last_validation.items())
-            or "–",
-        }
-        if self.unreachable is None or self.dev_unreachable is None:
-            return cells
-        return cells | {UNREACHABLE: f"{100 * self.unreachable:.2f} / {100 * self.dev_unreachable:.2f}"}
-
-    def _subwords(self) -> str:
-        """Subwords of the system: one number where both languages share them."""
-        if self.joint_subwords or self.source_subwords is None:
-            return _count(self.target_subwords)
-        return f"{_count(self.source_subwords)} / {_count(self.target_subwords)}"
+    data: str
+    parameters: int | None = None
+    updates: int | None = None
+    target_tokens: int | None = None
+    minutes: float | None = None
+    entry: Mapping[str, str | Cell] = dataclasses.field(default_factory=dict)
 
 
 def describe_system(
     system: System, seed: int, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
 ) -> TrainedSystem:
     """A trained system from its config.json and the entries of its training.jsonl."""
-    sizes = config.get("sizes") or {}
-    last_entry = history[-1] if history else {}
+    data = texts.words(system.learnt_data) + (" (reversed)" if system.reversed else "")
+    parameters, updates, tokens = (config.get(name) for name in ("parameters", "steps", "target_tokens_seen"))
+    sizes, last_entry = config.get("sizes") or {}, history[-1] if history else {}
+    sides = ("target",) if sizes.get("joint") or "source" not in sizes else ("source", "target")
     reached = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
-    return TrainedSystem(
-        system=system.name,
-        family=system.family.name,
-        preset=system.preset,
-        data=texts.words(system.learnt_data) + (" (reversed)" if system.reversed else ""),
-        seed=seed,
-        source_subwords=sizes.get("source"),
-        target_subwords=sizes.get("target"),
-        joint_subwords=sizes.get("joint"),
-        parameters=config.get("parameters"),
-        updates=config.get("steps"),
-        target_tokens=config.get("target_tokens_seen"),
-        minutes=config.get("minutes"),
-        last_gain=progress.last_gain(history),
-        best_dev_bleu=progress.best_bleu(history),
-        unreachable=reached.get("unreachable"),
-        dev_unreachable=reached.get("dev_unreachable"),
-        last_validation={key: last_entry[key] for key in VALIDATED if last_entry.get(key) is not None},
-    )
+    validated = [
+        f"{title} {last_entry[key]:.4g}" for key, title in VALIDATED.items() if last_entry.get(key) is not None
+    ]
+    minutes = config.get("minutes")
+    entry: dict[str, str | Cell] = {
+        "system": system.name,
+        "family": system.family.name,
+        "preset": system.preset,
+        "data": data,
+        "seed": str(seed),
+        "subwords": " / ".join(count(sizes.get(side)) for side in sides),
+        "parameters": count(parameters),
+        "updates": count(updates),
+        "target tokens seen": count(tokens),
+        "minutes": "" if minutes is None else f"{minutes:.1f}",
+        UNREACHABLE: " / ".join(f"{100 * share:.2f}" for share in reached.values()),
+        "still improving (BLEU)": Cell(progress.gain_words(history), kind="words"),
+        "last validation on dev": Cell(", ".join(validated) or "–", kind="last"),
+    }
+    return TrainedSystem(system.name, seed, data, parameters, updates, tokens, minutes, entry)
 
 
 def table(systems: Sequence[TrainedSystem]) -> Table:
-    """The table of systems; the column of unreachable targets is there where some system has them."""
-    lines = [system.cells() for system in systems]
-    heads = ["system", "family", "preset", "data", "seed", "subwords", "parameters", "updates", "target tokens seen"]
-    heads += ["minutes", *([UNREACHABLE] if any(UNREACHABLE in line for line in lines) else [])]
-    rows: list[list[str | Cell]] = [
-        [
-            *(line.get(head, "–") for head in heads),
-            Cell(line["still improving"], kind="words"),
-            Cell(line["last validation"], kind="last"),
-        ]
-        for line in lines
-    ]
-    heads += ["still improving (BLEU)", "last validation on dev"]
-    return Table(heads, rows, left=WORDS, look="plain systems", wide=True)
+    """The table of systems."""
+    caption = Caption("", {"Still improving": progress.RULE})
+    words = ("system", "family", "preset", "data")
+    return table_of([system.entry for system in systems], words, caption=caption, look="plain systems", wide=True)
 
 
-def _count(value: int | None) -> str:
+def count(value: int | None) -> str:
+    """A count, which may be unknown."""
     return "–" if value is None else f"{value:,}"

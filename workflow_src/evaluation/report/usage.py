@@ -199,10 +199,11 @@ def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", preci
     languages = (manifest.source, manifest.target, manifest.target)
     rows = [[Cell(text, language=code) for text, code in zip(example, languages, strict=True)] for example in examples]
     return [
+        reasons(recommended, split, manifest.main, manifest.report.margin),
         Paragraph.of(
             "Recommended: ",
             Strong(f"{row.system} {row.name}"),
-            f". {why(recommended, split, manifest.main, manifest.report.margin)} Its bundle is in ",
+            ". Its bundle is in ",
             Code(folder),
             f", and searches by default with {choice_words(description)}. Run the commands in the folder that has ",
             Code("results"),
@@ -215,30 +216,21 @@ def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", preci
     ]
 
 
-def why(recommended: Recommended, split: str, metric: Metric, margin: float) -> str:
-    """Why a row is recommended, by which figures on which split, in sentences."""
-    title, figure = f"{metric.best} {metric.title}", recommended.on_dev.get(metric)
-    if figure is None:
-        text = (
-            f"No row was decoded on dev, so {split} decides, which flatters the choice: decode rows on dev. "
-            f"The {title} on {split} is {recommended.best_figure:.2f}"
-        )
-    else:
-        rows = "1 row" if recommended.measured == 1 else f"{recommended.measured} rows"
-        were = "was" if recommended.measured == 1 else "were"
-        of_all = f" (of {recommended.rows})" if recommended.measured < recommended.rows else ""
-        text = f"Of the {rows}{of_all} that {were} measured on dev, the {title} there is {recommended.best_figure:.2f}"
-    time = "" if recommended.latency_ms is None else f" in {recommended.latency_ms:.3g} ms a sentence"
-    if recommended.close > 1 and time:
-        text += f"; this row is the fastest of {recommended.close} rows within {margin:g} points of it"
-    else:
-        text += "; this row has it"
-    text += f", with {recommended.figure if figure is None else figure:.2f}{time}."
-    if figure is not None and split != "dev":
-        text += f" It has {recommended.figure:.2f} on {split}."
+def reasons(recommended: Recommended, split: str, metric: Metric, margin: float) -> Table:
+    """Why a row is recommended, by which figures on which split."""
+    on_dev, fastest = recommended.on_dev.get(metric), "" if recommended.latency_ms is None else ", this one the fastest"
+    decided = split if on_dev is None else "dev"
+    flatters = " (no row was decoded on dev; this flatters the choice)" if on_dev is None else ""
+    facts = {
+        "decided by": f"the {metric.best} {metric.title} on {decided}{flatters}",
+        "rows measured on dev": f"{recommended.measured} of {recommended.rows}",
+        f"{metric.best} on {decided}": f"{recommended.best_figure:.2f}",
+        f"rows within {margin:g} points of it": f"{recommended.close}{fastest}",
+        "this row on dev": "" if on_dev is None else f"{on_dev:.2f}",
+        f"this row on {split}": f"{recommended.figure:.2f}",
+        "ms a sentence": "" if recommended.latency_ms is None else f"{recommended.latency_ms:.3g}",
+    }
     if above := recommended.above:
-        text += (
-            f" {above.row.system} {above.row.name} has {above.figure:.2f} there and was not measured on dev; decode it "
-            "on dev to compare them."
-        )
-    return text
+        better = f"{above.row.system} {above.row.name}, {above.figure:.2f}; decode it on dev to compare them"
+        facts[f"better on {split}, not measured on dev"] = better
+    return Table([], [[name, value] for name, value in facts.items() if value], look="plain facts", left=2)

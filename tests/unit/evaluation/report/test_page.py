@@ -12,7 +12,7 @@ from iso639 import ALL_LANGUAGES
 from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.document import Caption, Paragraph, Strong, Table
+from workflow_src.evaluation.document import Paragraph, Strong, Table
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
@@ -78,7 +78,7 @@ def test_passes_are_counted_from_one():
         name: {"system": "inat", "search": "iterative-refinement"},
         "delta": {"system": "lvm", "search": "delta"},
     }
-    (shown,) = page.examples(traces([example], followed), BY_PASSES)
+    _, shown = page.examples(traces([example], followed), BY_PASSES)
     assert [(line.name, line.text, line.remark) for line in shown.lines[2:]] == [
         (f"{name} 1", "a", False),
         (f"{name} 2", "b", False),
@@ -98,7 +98,7 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None}
     followed = {"delta": {"system": "lvm", "search": "delta"}, "score": {"system": "score", "search": "score"}}
     same_start = example | {"searches": {"delta": ["a", "b"], "score": ["a", "c"]}}
-    (shared,) = page.examples(traces([same_start], followed), MANIFEST)
+    _, shared = page.examples(traces([same_start], followed), MANIFEST)
     classes = [colour_class(MANIFEST.plan.system(name).family.look.colour) for name in ("lvm", "score")]
     assert len(set(classes)) == 2
     names = [PRIOR_MEAN.title, "delta 1", "score 1"]
@@ -107,21 +107,18 @@ def test_the_prior_mean_stands_once_where_searches_share_it():
     # Systems that share a search are named with it; the file names the search of each.
     named = {"lvm-raw delta": {"system": "lvm-raw", "search": "delta"}}
     one_search = example | {"searches": {"lvm-raw delta": ["a", "b"]}}
-    assert page.examples(traces([one_search], named), MANIFEST)[0].lines[-1].style == classes[0]
+    assert page.examples(traces([one_search], named), MANIFEST)[1].lines[-1].style == classes[0]
     other_starts = example | {"searches": {"delta": ["a", "b"], "score": ["x", "c"]}}
-    (split,) = page.examples(traces([other_starts], followed), MANIFEST)
+    _, split = page.examples(traces([other_starts], followed), MANIFEST)
     assert [line.name for line in split.lines[2:]] == ["delta 0", "delta 1", "score 0", "score 1"]
     assert page.examples(None, MANIFEST) == []
-
-
-CAPTION = Caption("Data.")
 
 
 def facts(*rows, **protocol) -> dict[str, str]:
     """The facts of one protocol by name."""
     measurement = reports.measurement(*rows, **protocol)
-    table = speed_page.protocol_facts(reports.speed(*rows, protocols=(measurement,)), CAPTION)
-    assert len(table.heads) == 2 and table.caption.line == "Data."
+    table, *_ = speed_page.blocks(reports.speed(*rows, protocols=(measurement,)), MANIFEST)
+    assert len(table.heads) == 2
     return dict(table.rows)
 
 
@@ -130,8 +127,8 @@ def test_the_facts_of_a_protocol_are_honest_about_disturbance():
     measured = facts(reports.timed("score", "score-1", 1.0), threads=2, **load)
     assert measured["cores that other processes used"].startswith("0.10–0.80; disturbed above ")
     assert measured["rounds"].endswith("; 2 measured again, 1 disturbed") and measured["speed-ups over"] == "–"
-    assert speed_page.protocol_facts(None, CAPTION) == Paragraph.of("Speed was not measured in this run.")
-    assert speed_page.protocol_facts(reports.speed(), CAPTION) == Paragraph.of("No row could be timed.")
+    assert speed_page.blocks(None, MANIFEST) == [Paragraph.of("Speed was not measured in this run.")]
+    assert speed_page.blocks(reports.speed(), MANIFEST) == [Paragraph.of("No row could be timed.")]
 
 
 @pytest.mark.parametrize(
@@ -163,16 +160,13 @@ def test_costs_of_steps_and_their_ratios_are_tables():
     ]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
     measured = reports.speed(costs={"costs": costs, "ratios": [ratio]})
-    (beside,) = speed_page.step_costs(measured, MANIFEST, CAPTION)
+    *_, beside = speed_page.blocks(measured, MANIFEST)
     steps, ratios = (table.rows for table in beside.blocks)
     # Less than the noise of the measurement, and no negative time.
     assert [row[:2] for row in steps] == [[DELTA, "lvm"], [SCORE, "s"]]
     assert "noise" in steps[0][2] and steps[1][2] == "1.25"
     assert ratios == [[f"{DELTA} / {SCORE}", "3.00", "4.00"]]
-    assert speed_page.step_costs(reports.speed(), MANIFEST, CAPTION) == []
-    (sentence,) = speed_page.step_costs(
-        reports.speed(costs={"failure": "a fault.", "costs": [], "ratios": []}), MANIFEST, CAPTION
-    )
+    *_, sentence = speed_page.blocks(reports.speed(costs={"failure": "a fault.", "costs": [], "ratios": []}), MANIFEST)
     assert "not measured (a fault)" in sentence.parts[0]
 
 
@@ -184,7 +178,7 @@ def test_engines_and_protocols_are_reported():
     fast = reports.timed("teacher", "greedy-ctranslate2-int8", 7.4, speedup=2.0, **figures)
     assert facts(row, fast, engines=engines)["precision"] == "float32; CTranslate2 int8"
     measurement = reports.measurement(row, fast, engines=engines)
-    (fold,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST, CAPTION)
+    (fold,) = speed_page.protocol_tables(reports.speed(protocols=(measurement,)), MANIFEST)
     (table,) = fold.blocks
     assert fold.title == "Speed on 1 CPU thread; other load up to 0.10 cores"
     assert table.heads[-1] == "1–4 subwords, ms"
@@ -204,14 +198,15 @@ def test_what_was_not_timed_is_said_with_its_reason():
     on_gpu = reports.measurement(row, device="cuda", device_name="A GPU", not_timed=lost[:1])
     on_cpu = reports.measurement(not_timed=lost)
     speed = reports.speed(row, protocols=(on_gpu, on_cpu))
-    assert speed_page.failure_sentences(speed, MANIFEST) == [
-        f"Not timed on A GPU: teacher: {GREEDY} (eager, batch 1: no memory).",
-        f"Batches on A GPU stayed below 16,384 for score: {SCORE_1} (memory ran out).",
-        f"Not timed on 1 CPU thread: teacher: {GREEDY}; teacher: gone (eager, batch 1: no memory).",
+    facts, failures = speed_page.blocks(speed, MANIFEST)
+    assert [row[:2] + row[3:] for row in failures.rows] == [
+        [f"teacher: {GREEDY}", "A GPU", "no memory", "1"],
+        [f"score: {SCORE_1}", "A GPU", "memory ran out", "16,384"],
+        [f"teacher: {GREEDY}", "1 CPU thread", "no memory", "1"],
+        ["teacher: gone", "1 CPU thread", "no memory", "1"],
     ]
-    assert speed_page.failure_sentences(None, MANIFEST) == []
     # A protocol without rows has no column.
-    assert speed_page.protocol_facts(speed, CAPTION).heads == ["", "A GPU"]
+    assert facts.heads == ["", "A GPU"]
 
 
 def test_time_against_length_shows_the_fewest_steps_of_each_search():
@@ -229,17 +224,6 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     drawn = json.dumps(figures_speed.time_by_length(reports.speed(*rows), MANIFEST).to_dict())
     assert f"score: {SCORE_1}" in drawn and f"teacher: {GREEDY}" in drawn and "beam 4" not in drawn
     assert figures_speed.time_by_length(None, MANIFEST) is None
-
-
-def test_a_caption_says_what_several_seeds_mean_for_quality_and_for_speed():
-    def notes(*seeds: int) -> dict[str, str]:
-        return captions.main_caption(reports.manifest(seeds=seeds), "test", 1000, timed=True).notes
-
-    assert "95 % bootstrap interval" in notes(1)["Brackets"] and "from text to text. ±" in notes(1)["Latency"]
-    assert "±: the standard deviation over sentences" in notes(1)["Latency"]
-    several = notes(1, 2, 3)
-    assert "Brackets" not in several and "means ± deviation over 3 seeds" in several["±"]
-    assert "with the systems of the first seed." in several["Latency"]
 
 
 def test_a_caption_says_what_outputs_are_scored_against():
@@ -261,14 +245,11 @@ def test_what_normalisation_costs_is_a_fact_and_above_half_a_point_a_part_of_cap
         corpus = CorpusSummary(round_trip_bleu=bleu, normalisation={"references": references})
         return page.round_trip_words(corpus), page.loss_words(corpus, "test")
 
-    fact = "references, normalised and put together like outputs, have BLEU 99.90 on dev and {} on test against the "
-    assert words_of(99.9, 99.5) == (fact.format("99.50") + "references as given: normalisation costs as much", "")
-    fact_words, caption = words_of(99.9, 97.25)
-    assert fact_words.startswith(fact.format("97.25")) and caption.startswith(
-        "The references themselves, normalised and put together like outputs, have 97.2 BLEU here:"
-    )
-    fact_words, caption = words_of(99.9, 97.25, "normalised")
-    assert fact_words.endswith("as given; outputs are scored against normalised references") and caption == ""
+    assert words_of(99.9, 99.5) == ("99.90 on dev, 99.50 on test", "")
+    fact, caption = words_of(99.9, 97.25)
+    assert fact == "99.90 on dev, 97.25 on test" and "97.2 BLEU" in caption
+    fact, caption = words_of(99.9, 97.25, "normalised")
+    assert fact.endswith("scored against normalised references") and caption == ""
     assert page.round_trip_words(CorpusSummary()) == page.loss_words(CorpusSummary(), "test") == ""
 
 

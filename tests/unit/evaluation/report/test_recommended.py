@@ -15,7 +15,7 @@ from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4, BLEU, VALID
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.document import Caption, Command, Document, Section
+from workflow_src.evaluation.document import Command, Document, Section
 from workflow_src.evaluation.report import html, markdown, needs, page, usage
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric
@@ -132,21 +132,24 @@ def test_one_pass_is_a_search_that_repeats_nothing():
     assert in_one_pass == {("inat", "one"), PRIOR}
 
 
-def reason(**facts):
-    return usage.why(usage.recommend(report_inputs(TEST, **facts)), "test", main_metric(), 0.5)
+def reasons(**facts) -> dict[str, str]:
+    return dict(usage.reasons(usage.recommend(report_inputs(TEST, **facts)), "test", main_metric(), 0.5).rows)
 
 
-def test_the_reason_is_said():
-    assert reason().startswith("No row was decoded on dev, so test decides, which flatters the choice")
-    assert reason(dev={BEAM: 25.0}) == (
-        f"Of the 1 row (of 3) that was measured on dev, the highest {BLEU} there is 25.00; this row has it, with "
-        "25.00. It has 29.00 on test. teacher greedy has 30.00 there and was not measured on dev; decode it on dev to "
-        "compare them."
+def test_the_reason_is_a_table_of_facts():
+    undecided = reasons()
+    assert "on test" in undecided["decided by"] and "flatters" in undecided["decided by"]
+    assert (undecided["rows measured on dev"], undecided["this row on test"]) == ("0 of 3", "30.00")
+    one = reasons(dev={BEAM: 25.0})
+    assert "on dev" in one["decided by"] and (one["rows measured on dev"], one["this row on dev"]) == (
+        "1 of 3",
+        "25.00",
     )
-    assert reason(dev={GREEDY: 24.6, BEAM: 25.0, PRIOR: 10.0}, times={GREEDY: 2.4, BEAM: 14.1}) == (
-        f"Of the 3 rows that were measured on dev, the highest {BLEU} there is 25.00; this row is the fastest of 2 "
-        "rows within 0.5 points of it, with 24.60 in 2.4 ms a sentence. It has 30.00 on test."
-    )
+    assert one["this row on test"] == "29.00"
+    assert one["better on test, not measured on dev"].startswith("teacher greedy, 30.00")
+    fast = reasons(dev={GREEDY: 24.6, BEAM: 25.0, PRIOR: 10.0}, times={GREEDY: 2.4, BEAM: 14.1})
+    assert (fast["highest on dev"], fast["this row on dev"]) == ("25.00", "24.60")
+    assert fast["rows within 0.5 points of it"].startswith("2,") and fast["ms a sentence"] == "2.4"
 
 
 def write_texts(plan, sources, translations):
@@ -234,5 +237,5 @@ def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():
     edge = "beam 4 is at the edge"
     decode = manifest(DECODES).decode(*BEAM)
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
-    titles = [fold.title for fold in page.chosen(choices, Caption(""))]
+    titles = [fold.title for fold in page.chosen(choices)]
     assert titles == [f"teacher, beam-4, seed 1: {BEAM_4}", f"teacher, beam-4, seed 1: {BEAM_4} ({edge})"]

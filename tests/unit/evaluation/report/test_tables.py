@@ -8,14 +8,14 @@ from typing import Any, get_args
 import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
-from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
+from titles import BEAM_4, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation import conventions
 from workflow_src.evaluation.document import Caption, GroupRow
 from workflow_src.evaluation.manifest import changed, words
-from workflow_src.evaluation.report import captions, markdown, tables
+from workflow_src.evaluation.report import markdown, tables
 from workflow_src.evaluation.report.results import ENERGIES
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
@@ -113,9 +113,8 @@ def test_pairs_of_rows_in_the_published_order_are_counted():
 
     # Ours: delta 33.4, score with one step 33.7, with four 34.0, the other model 29.0.
     published = {"delta-1": 27.0, "score-1": 26.0, "score-4": 28.0}
-    pairs = "Of 3 pairs of these 3 rows, 2 stand in the published order (Kendall's τ +0.33)."
-    assert order_of(**published) == pairs
-    assert order_of(**published, **{"lvm-raw/prior-mean": 26.0}).startswith("Of 5 pairs of these 4 rows, 4 stand")
+    assert "2 of 3" in order_of(**published) and "+0.33" in order_of(**published)
+    assert order_of(**published, **{"lvm-raw/prior-mean": 26.0}).partition(":")[2].startswith(" 4 of 5")
     assert order_of(**{"delta-1": 27.0}) == order_of() == ""
     # Rows without BLEU by the published convention.
     uncounted = manifest(expected=published, expected_convention="tokenised")
@@ -183,10 +182,10 @@ def test_what_removing_repetitions_is_worth():
         for removal, gain in (("subwords", 3.0), ("none", 0.0), ("words", 1.0)):
             rows.append(row("score", "score-1", 30 + gain + seed, steps=1, removed=removal, seed=seed))
             rows.append(row("lvm", "prior-mean", 20 + gain, steps=0, removed=removal, seed=1))
-    group, _, line = tables.removals(reports.results(rows), "test", MANIFEST, Caption("")).rows
+    group, _, line = tables.removals(reports.results(rows), "test", MANIFEST).rows
     assert group.title == "Latent-variable model “lvm”, tiny, distilled data"
     assert line == [SCORE_1, "31.5 ± 0.7", "32.5 ± 0.7", "34.5 ± 0.7"]
-    assert tables.removals(reports.results(rows[:1]), "test", MANIFEST, Caption("")) is None
+    assert tables.removals(reports.results(rows[:1]), "test", MANIFEST) is None
 
 
 def label(system, name, settings, picked=()):
@@ -227,14 +226,8 @@ def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
         row("lvm", "delta-1", 33.0, steps=1),
     ]
     assert tables.best_lines(reports.groups(rows, MANIFEST, "none")) == {("teacher", "beam-4"), ("lvm", "delta-1")}
-    assert (
-        captions.bold_words(MANIFEST) == f"Bold: the highest {BLEU} of all rows, and of those without autoregression."
-    )
     better = reports.groups([*rows, row("lvm", "delta-2", 42.0, steps=2)], MANIFEST, "none")
     assert tables.best_lines(better) == {("lvm", "delta-2")}
-    assert captions.bold_words(manifest({("lvm", "prior-mean"): {"search": "prior-mean"}})) == (
-        f"Bold: the highest {BLEU}."
-    )
 
 
 def test_disturbed_rounds_are_marked():
@@ -444,7 +437,7 @@ def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherw
     }
     assert bleu == {"ctc": ctc, "lvm": lvm}
     # All ways to remove repetitions are in the table.
-    worth = tables.removals(reports.results(rows), "test", report_manifest, Caption("")).rows
+    worth = tables.removals(reports.results(rows), "test", report_manifest).rows
     assert [line for line in worth if not isinstance(line, GroupRow)] == [
         [PRIOR_MEAN.title, "30.0", "31.0", "32.0"],
         [ONE_PASS.title, "20.0", "21.0", "22.0"],
