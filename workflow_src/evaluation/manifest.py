@@ -194,6 +194,10 @@ class ShownDecode:
         return EngineKey(self.decode.engine_word)
 
     @property
+    def autoregressive(self) -> bool:
+        return self.system.family.autoregressive
+
+    @property
     def tuned(self) -> bool:
         return bool(self.rows[0].picked)
 
@@ -270,7 +274,7 @@ class ShownDecode:
 
     def removal(self, configured: Removal | None) -> Removal:
         """The repetitions that are removed from its outputs, where the report sets `configured`."""
-        return removal(self.system.family.autoregressive, self.means_repetitions, configured)
+        return removal(self.autoregressive, self.means_repetitions, configured)
 
     @property
     def plain(self) -> bool:
@@ -422,7 +426,7 @@ class Manifest:
     @property
     def means_repetitions(self) -> frozenset[bool]:
         """Values of `means_repetitions` among decodes that are not autoregressive: both where some are True."""
-        return frozenset(decode.means_repetitions for decode in self.decodes if not decode.system.family.autoregressive)
+        return frozenset(decode.means_repetitions for decode in self.decodes if not decode.autoregressive)
 
     @property
     def palette(self) -> tuple[Look, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -21,7 +22,6 @@ from workflow_src.evaluation.report import (
     figures_learning,
     figures_quality,
     figures_speed,
-    needs,
     results,
     tables,
     usage,
@@ -120,10 +120,6 @@ def run(inputs: Inputs) -> str:
     )
     manifest = material.manifest
     command_line = os.environ.get(COMMAND) or f"snakemake --config experiment={manifest.plan.experiment}"
-    recommended = usage.recommend(material)
-    material.files.update(usage.inputs_of(recommended, material))
-    material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
-    record = describe(material, command_line)
     splits = dict.fromkeys(row.split for row in manifest.rows)
     measured = results.build(
         manifest,
@@ -132,13 +128,13 @@ def run(inputs: Inputs) -> str:
         material.speed,
         material.significance,
         lambda split: row_energies(material.analyses.values(), split),
-        {
-            "signatures": {
-                split: signatures(contents.quality_on(material, split), manifest.metrics) for split in splits
-            },
-            "provenance": record,
-        },
+        {split: signatures(contents.quality_on(material, split), manifest.metrics) for split in splits},
     )
+    candidates = usage.candidates_of(material, measured)
+    material.files.update(usage.inputs_of(usage.recommend(candidates, manifest.report.margin), material))
+    material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
+    record = describe(material, command_line)
+    measured = dataclasses.replace(measured, record=measured.record | {"provenance": record})
     measured.check(folder)
     split = results.table_split(manifest)
     table, proof = contents.evidence_of(material, measured, split)
@@ -146,8 +142,8 @@ def run(inputs: Inputs) -> str:
     shown = contents.Contents(material, measured, split, table, proof, refined_split, draw(material, table, curves))
     document = contents.document(
         shown,
-        needs.blocks(material, inputs.device, inputs.precision),
-        usage.blocks(recommended, material, inputs.device, inputs.precision),
+        [usage.needs_table(material, candidates, inputs.device, inputs.precision)],
+        usage.blocks(material, candidates, inputs.device, inputs.precision),
     )
     # The page is written last: where it exists, the files beside it are complete.
     (folder / "index.html").unlink(missing_ok=True)

@@ -5,24 +5,26 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 import re
 import shlex
-import statistics
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import yaml
 
-from workflow_src.config.texts import RAW, base_of
 from workflow_src.errors import ArtifactError
+from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.manifest import EngineKey, changed, common_label, words
-from workflow_src.evaluation.report.leaderboard import RUN, Row
-from workflow_src.evaluation.report.markdown import Formatted, plain
-from workflow_src.evaluation.report.needs import carried_roles
-from workflow_src.registry import engines, families, main_metric, named_systems, refinement, searches
+from workflow_src.evaluation.report import markdown
+from workflow_src.evaluation.report.leaderboard import NUMBERS, RUN, Row
+from workflow_src.evaluation.report.needs import carried_roles, close_to_best, helpers, served
+from workflow_src.evaluation.report.results import Mean, means
+from workflow_src.registry import engines, families, main_metric, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
-from workflow_src.spec import Search, SearchSettings, parse
+from workflow_src.spec import Metric, Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
 LEVEL = 0.3
@@ -36,17 +38,21 @@ MARK = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """The rows of one system and decode, one for each seed: means over seeds.
-
-    `quality` is the main metric, `spread` its deviation (n - 1), None for one seed. The run has `seeds`.
-    """
+    """The rows of one system and decode, one for each of the `seeds` of the run that has it, and their means by
+    figure."""
 
     rows: tuple[Row, ...]
     seeds: int
-    quality: float
-    spread: float | None
-    latency_ms: float | None
-    sentences_per_second: float | None
+    means: Mapping[str, Mean]
+
+    @property
+    def quality(self) -> float:
+        """The main metric."""
+        return self.means[main_metric().name].value
+
+    @property
+    def latency_ms(self) -> float | None:
+        return self.means["latency_ms"].value if "latency_ms" in self.means else None
 
     @property
     def row(self) -> Row:
@@ -78,14 +84,9 @@ class Entry:
         return known if len(known) == len(parsed) else []
 
     @property
-    def helpers(self) -> dict[str, str]:
-        """Other systems of the search, by role."""
-        return named_systems(self.settings) if self.settings else {}
-
-    @property
     def kind(self) -> tuple[str, bool, tuple[str, ...]]:
         """Family, whether the search refines, and the roles of other systems."""
-        return self.row["family"], self.refines, tuple(sorted(self.helpers))
+        return self.row["family"], self.refines, tuple(sorted(helpers(self)))
 
     @property
     def refines(self) -> bool:
@@ -145,37 +146,33 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
         fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))
         key = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
         alike.setdefault((*key, fixed), {}).setdefault(row["seed"], []).append(row)
-    return [
-        _entry(tuple(row for row in decode if row), len(seeds[key[: len(RUN)]]))
+    decodes = [
+        (tuple(row for row in decode if row), len(seeds[key[: len(RUN)]]))
         for key, by_seed in alike.items()
         for decode in itertools.zip_longest(*by_seed.values())
     ]
+    lines = [
+        {"entry": number, "figure": name, "value": float(row[name])}
+        for number, (of_seeds, _) in enumerate(decodes)
+        for row in of_seeds
+        for name in NUMBERS
+        if row[name]
+    ]
+    by_entry = means(pd.DataFrame(lines).reindex(columns=["entry", "figure", "value", "low", "high", "p"]), ["entry"])
+    return [Entry(of_seeds, count, by_entry[(number,)]) for number, (of_seeds, count) in enumerate(decodes)]
 
 
-def _entry(rows: tuple[Row, ...], seeds: int) -> Entry:
-    def numbers(name: str) -> list[float]:
-        return [float(row[name]) for row in rows if row[name]]
-
-    def mean(name: str) -> float | None:
-        values = numbers(name)
-        return statistics.fmean(values) if values else None
-
-    scores = numbers(main_metric().name)
-    spread = statistics.stdev(scores) if len(scores) > 1 else None
-    return Entry(rows, seeds, statistics.fmean(scores), spread, mean("latency_ms"), mean("sentences_per_second"))
+def _latency(entry: Entry) -> float | None:
+    return entry.latency_ms
 
 
-def _fastest(candidates: Iterable[Entry]) -> Entry | None:
-    timed = [entry for entry in candidates if entry.latency_ms is not None]
-    return min(timed, key=lambda entry: (entry.latency_ms, -entry.quality), default=None)
+def _figures(entry: Entry) -> dict[Metric, float]:
+    return {main_metric(): entry.quality}
 
 
-def best(candidates: Sequence[Entry]) -> Entry | None:
-    """The fastest entry whose quality is within LEVEL of the highest; None without entries."""
-    if not candidates:
-        return None
-    highest = max(candidates, key=lambda entry: entry.quality)
-    return _fastest(entry for entry in candidates if entry.quality >= highest.quality - LEVEL) or highest
+def best(candidates: Sequence[Entry]) -> Entry:
+    """The fastest entry whose quality is within LEVEL of the highest."""
+    return close_to_best(candidates, _figures, _latency, LEVEL)[1][0]
 
 
 def entries_with(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
@@ -196,16 +193,16 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
     alone: dict[str, list[Entry]] = {}
     for entry in candidates:
         kinds.setdefault(entry.kind, []).append(entry)
-        if not entry.helpers:
+        if not helpers(entry):
             alone.setdefault(entry.row["family"], []).append(entry)
-    leading = [top for members in alone.values() if (top := best(members))]
+    leading = [best(members) for members in alone.values()]
     rival = max((entry for entry in leading if entry.autoregressive), key=lambda entry: entry.quality, default=None)
     if rival:
         columns = [*RUN, "system"]
-        same_system = (entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in columns))
-        leading.append(_fastest(same_system) or rival)
-    by_need = sorted((entry for _, entry in needs(candidates)), key=_by_quality)
-    by_kind = sorted((top for members in kinds.values() if (top := best(members))), key=_by_quality)
+        same_system = [entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in columns)]
+        leading.append(close_to_best(same_system, _figures, _latency, math.inf)[1][0])
+    by_need = sorted(needs(candidates).values(), key=_by_quality)
+    by_kind = sorted(map(best, kinds.values()), key=_by_quality)
     most = max(MOST_ROWS, len(alone))
     table = list({id(entry): entry for entry in (*leading, *by_need, *by_kind)}.values())[:most]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
@@ -215,25 +212,9 @@ def _by_quality(entry: Entry) -> float:
     return -entry.quality
 
 
-def needs(candidates: Sequence[Entry]) -> list[tuple[str, Entry]]:
+def needs(candidates: Sequence[Entry]) -> dict[str, Entry]:
     """Needs of readers, each with the entry of a corpus that serves it; needs without an entry are left out."""
-    alone = [entry for entry in candidates if not entry.helpers]
-    in_one_pass = [entry for entry in candidates if not entry.autoregressive and not entry.refines]
-    with_model = [entry for entry in in_one_pass if any(role in carried_roles() for role in entry.helpers)]
-    best_by_need = {
-        "fastest": _fastest(candidates),
-        "best on raw data without a language model": best([entry for entry in alone if _raw(entry)]),
-        "best with a language model": best([entry for entry in with_model if set(entry.helpers) <= carried_roles()]),
-        "best of all": best(candidates),
-        "refinement of latents": best([entry for entry in alone if entry.refines]),
-    }
-    return [(need, entry) for need, entry in best_by_need.items() if entry]
-
-
-def _raw(entry: Entry) -> bool:
-    """Whether a system learns from raw text alone, augmented or not."""
-    data = entry.row["data"]
-    return base_of(data) == RAW and " " not in data
+    return served(candidates, lambda entry: entry, _figures, _latency, LEVEL)
 
 
 def command(entry: Entry) -> str:
@@ -263,63 +244,70 @@ def command(entry: Entry) -> str:
     return shlex.join(words)
 
 
-def _figure_cells(entry: Entry) -> list[str]:
-    quality = f"{entry.quality:.1f}" + (f" ± {entry.spread:.1f}" if entry.spread is not None else "")
-    if len(entry.rows) < entry.seeds:
-        quality += f" ({len(entry.rows)} of {entry.seeds} seeds)"
-    latency = "–" if entry.latency_ms is None else f"{entry.latency_ms:.2f}"
-    throughput = "–" if entry.sentences_per_second is None else f"{entry.sentences_per_second:,.0f}"
-    return [quality, latency, throughput]
+def _entry_cells(entry: Entry, words: Mapping[str, str | Cell], throughput: bool = True) -> dict[str, str | Cell]:
+    """An entry of a table: words and figures."""
+    speed, rate = entry.latency_ms, entry.means.get("sentences_per_second")
+    return {
+        **words,
+        main_metric().title: entry.means[main_metric().name].text(1, entry.seeds),
+        "ms": "" if speed is None else f"{speed:.2f}",
+        **({"sentences / s": f"{rate.value:,.0f}" if rate else ""} if throughput else {}),
+    }
 
 
 def _data(entry: Entry) -> str:
     return entry.row["data"].removeprefix("distilled-")
 
 
-def corpus_table(candidates: Sequence[Entry]) -> str:
-    """The `selection` of a corpus with figures and commands, in Markdown."""
-    lines = [
-        [
-            f"{entry.row['system']} ({entry.row['family']})",
-            _data(entry),
-            entry.label,
-            entry.row["experiment"],
-            Formatted(f"`{command(entry)}`" if entry.settings else "–"),
-            *_figure_cells(entry),
-        ]
+def corpus_table(candidates: Sequence[Entry]) -> Table:
+    """The `selection` of a corpus with figures and commands."""
+    entries = [
+        _entry_cells(
+            entry,
+            {
+                "system (family)": f"{entry.row['system']} ({entry.row['family']})",
+                "data": _data(entry),
+                "search": entry.label,
+                "experiment": entry.row["experiment"],
+                "command": Cell(command(entry), code=True) if entry.settings else "",
+            },
+        )
         for entry in selection(candidates)
     ]
-    heads = ["system (family)", "data", "search", "experiment", "command", main_metric().title, "ms", "sentences / s"]
-    return _compact(heads, lines, left=5)
+    return table_of(entries, ("system (family)", "data", "search", "experiment", "command"))
 
 
-def experiment_table(candidates: Sequence[Entry]) -> str:
-    """Every entry of an experiment in Markdown, in the order of its rows."""
-    lines = [
-        [
-            entry.row["system"],
-            _data(entry),
-            entry.label + (f" ({entry.changed})" if entry.changed else ""),
-            *_figure_cells(entry),
-        ]
+def experiment_table(candidates: Sequence[Entry]) -> Table:
+    """Every entry of an experiment, in the order of its rows."""
+    entries = [
+        _entry_cells(
+            entry,
+            {
+                "system": entry.row["system"],
+                "data": _data(entry),
+                "search": entry.label + (f" ({entry.changed})" if entry.changed else ""),
+            },
+        )
         for entry in candidates
     ]
-    return _compact(["system", "data", "search", main_metric().title, "ms", "sentences / s"], lines, left=3)
+    return table_of(entries, ("system", "data", "search"))
 
 
-def needs_table(candidates: Sequence[Entry]) -> str:
-    """The system for each need, in Markdown."""
-    lines = [
-        [need, f"{entry.row['system']}: {entry.label}", entry.row["experiment"], *_figure_cells(entry)[:2]]
-        for need, entry in needs(candidates)
+def needs_table(candidates: Sequence[Entry]) -> Table:
+    """The system for each need."""
+    entries = [
+        _entry_cells(
+            entry,
+            {
+                "need": need,
+                "system: search": f"{entry.row['system']}: {entry.label}",
+                "experiment": entry.row["experiment"],
+            },
+            throughput=False,
+        )
+        for need, entry in needs(candidates).items()
     ]
-    return _compact(["need", "system: search", "experiment", main_metric().title, "ms a sentence"], lines, left=3)
-
-
-def _compact(heads: Sequence[str], lines: Sequence[Sequence[str]], left: int) -> str:
-    """A Markdown table without padding, because cells with commands are long, as mdformat writes compact tables."""
-    cells = [heads, ["--"] * left + ["-:"] * (len(heads) - left), *(map(plain, line) for line in lines)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+    return table_of(entries, ("need", "system: search", "experiment"))
 
 
 # By the name in a page's mark: the column of the word after it, and the function that makes the table.
@@ -343,7 +331,7 @@ def fill(page: str, entries: Sequence[Entry], place: str) -> str:
         column, table = TABLES[mark["table"]]
         entries_shown = entries_with(entries, column, mark["about"], (mark["without"] or "").split())
         start = mark[0][: mark.start("content") - mark.start()]
-        return f"{start}\n{table(entries_shown)}\n\n"
+        return f"{start}\n{markdown.table(table(entries_shown), compact=True)}\n\n"
 
     filled, tables = MARK.subn(fresh, page)
     if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):

@@ -67,9 +67,15 @@ def code(text: str) -> Formatted:
     return plain(text) if not text.strip() or {"`", "|", "\n"} & {*text} else Formatted(f"`{text}`")
 
 
-def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
-    """A table in Markdown; the first `left` columns are aligned to the left, the others to the right."""
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, compact: bool = False) -> str:
+    """A table in Markdown; the first `left` columns are aligned to the left, the others to the right.
+
+    A `compact` one has no padding, as mdformat writes tables.
+    """
     lines = [list(map(plain, row)) for row in rows]
+    if compact:
+        rule = ["--"] * left + ["-:"] * (len(heads) - left)
+        return "\n".join(f"| {' | '.join(line)} |" for line in (map(plain, heads), rule, *lines))
     sides = ["left"] * left + ["right"] * (len(heads) - left)
     return tabulate(lines, list(map(plain, heads)), tablefmt="pipe", colalign=sides, disable_numparse=True)
 
@@ -119,7 +125,7 @@ def markdown(document: Document) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def table(block: Table) -> str:
+def table(block: Table, compact: bool = False) -> str:
     """A table without its caption: titles of groups and the best rows are bold."""
     rows: list[list[str]] = []
     for row in map(row_of, block.rows):
@@ -132,7 +138,7 @@ def table(block: Table) -> str:
             cells[1] = Formatted(" ".join(filter(None, [bold(figure.text), plain(figure.note)])))
         rows.append(cells)
     heads = block.heads or [""] * len(rows[0]) if rows else block.heads
-    return markdown_table(heads, rows, block.left)
+    return markdown_table(heads, rows, block.left, compact)
 
 
 def _cell(cell: Cell) -> str:

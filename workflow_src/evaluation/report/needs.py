@@ -1,18 +1,33 @@
-"""The table that opens a report: for each need the row that serves it, and its command. Dev decides where it can."""
+"""Needs of users, which rows serve them, and the rule that a row serves one: the fastest of the best."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
-from workflow_src.evaluation.document import Block, Caption, Cell, Table
-from workflow_src.evaluation.manifest import Key, ShownDecode
-from workflow_src.evaluation.report.captions import margin_words
-from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.usage import Recommended, candidates_of, command_of, deciding_metrics, recommend
 from workflow_src.registry import named_systems, refinement, searches
+from workflow_src.spec import Metric, Search, SearchSettings
 
 # The fastest row may lose so many points to the best one.
 FASTEST = 2.0
+FASTEST_NEED = f"fastest within {FASTEST:g} points of the best"
+
+
+class Shown(Protocol):
+    """A row of a table; search and settings are None where they are not declared."""
+
+    @property
+    def autoregressive(self) -> bool: ...
+
+    @property
+    def search(self) -> Search | None: ...
+
+    @property
+    def settings(self) -> SearchSettings | None: ...
+
+
+Candidate = TypeVar("Candidate")
 
 
 def carried_roles() -> set[str | None]:
@@ -21,92 +36,84 @@ def carried_roles() -> set[str | None]:
     return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
 
 
-def in_one_pass(decode: ShownDecode) -> bool:
+def helpers(row: Shown) -> dict[str, str]:
+    """Other systems of the search, by role."""
+    return named_systems(row.settings) if row.settings else {}
+
+
+def in_one_pass(row: Shown) -> bool:
     """Whether a search neither writes word by word nor computes its output again from an earlier one."""
-    search = decode.search
-    repeats = search.traceable and decode.value != search.first_value
-    return not (decode.system.family.autoregressive or repeats or refinement(decode.settings))
+    if row.autoregressive or row.search is None or row.settings is None:
+        return False
+    value = getattr(row.settings, row.search.series) if row.search.series else None
+    return not ((row.search.traceable and value != row.search.first_value) or refinement(row.settings))
 
 
-def _alone(decode: ShownDecode) -> bool:
-    return not named_systems(decode.settings)
+def _with_language_model(row: Shown) -> bool:
+    """Whether other systems of the search are such as bundles carry, and none drafts its output."""
+    drafted = row.search is not None and row.search.blocks
+    return bool(helpers(row)) and set(helpers(row)) <= carried_roles() and not drafted
 
 
-def _with_carried(decode: ShownDecode) -> bool:
-    helpers = set(named_systems(decode.settings))
-    return bool(helpers) and helpers <= carried_roles()
+NEEDS: dict[str, Callable[[Shown], bool]] = {
+    FASTEST_NEED: lambda _: True,
+    "one pass by itself": lambda row: in_one_pass(row) and not helpers(row),
+    "one pass with a language model": lambda row: in_one_pass(row) and _with_language_model(row),
+    "best of all": lambda _: True,
+    "autoregressive search": lambda row: row.autoregressive and (not helpers(row) or _with_language_model(row)),
+}
 
 
-def by_need(inputs: Inputs) -> dict[str, Recommended]:
-    """Rows of the first seed by the needs that they serve; needs without a row are left out.
+def close_to_best(
+    candidates: Sequence[Candidate],
+    figures: Callable[[Candidate], Mapping[Metric, float]],
+    latency: Callable[[Candidate], float | None],
+    margin: float,
+) -> tuple[Candidate, list[Candidate]]:
+    """The best candidate, and those within the margin of it in each of its figures, the fastest first.
 
-    A row serves one that is the fastest within the margin of the best one (`usage.recommend`).
+    The first of the metrics decides which one is the best. Of equally fast ones, and of those without a latency, the
+    best comes first.
     """
-    manifest, candidates = inputs.manifest, candidates_of(inputs)
-    if any(candidate.on_dev for candidate in candidates):
-        candidates = [candidate for candidate in candidates if candidate.on_dev]
+    metrics = list(dict.fromkeys(metric for candidate in candidates for metric in figures(candidate)))
 
-    def best_of(fits: Callable[[ShownDecode], bool], margin: float | None = None) -> Recommended | None:
-        fitting = [candidate for candidate in candidates if fits(manifest.decode(*candidate.row.key))]
-        return recommend(inputs, fitting, margin) if fitting else None
+    def goodness(candidate: Candidate) -> list[float]:
+        ours = figures(candidate)
+        return [metric.sign * ours[metric] if metric in ours else -math.inf for metric in metrics]
 
-    limit = margin_words(FASTEST, deciding_metrics(inputs))
-    fastest = best_of(lambda _: True, FASTEST)
-    served = {
-        f"fastest within {limit} of the best": fastest if fastest and fastest.latency_ms is not None else None,
-        "one pass by itself": best_of(lambda decode: in_one_pass(decode) and _alone(decode)),
-        "one pass with a language model": best_of(lambda decode: in_one_pass(decode) and _with_carried(decode)),
-        "best of all": best_of(lambda _: True),
-        "autoregressive search": best_of(
-            lambda decode: decode.system.family.autoregressive and (_alone(decode) or not decode.search.blocks)
-        ),
-    }
-    return {need: row for need, row in served.items() if row is not None}
+    def speed_and_goodness(candidate: Candidate) -> tuple[float, list[float]]:
+        milliseconds = latency(candidate)
+        return -math.inf if milliseconds is None else -milliseconds, goodness(candidate)
 
-
-def blocks(inputs: Inputs, device: str = "auto", precision: str = "auto") -> list[Block]:
-    """The table of needs, which rows share. `device` and `precision` are those of the workflow.
-
-    Raises ArtifactError for a bundle that cannot be read.
-    """
-    manifest = inputs.manifest
-    served, split, main = by_need(inputs), manifest.plan.shown_split, manifest.main
-    on_dev = any(chosen.on_dev for chosen in served.values())
-    timed = any(chosen.latency_ms is not None for chosen in served.values())
-    needs: dict[Key, list[str]] = {}
-    for need, chosen in served.items():
-        needs.setdefault(chosen.row.key, []).append(need)
-    rows: list[list[str | Cell]] = []
-    for key, names in needs.items():
-        decode, chosen = manifest.decode(*key), served[names[0]]
-        figures = [f"{main.factor * chosen.on_dev[main]:.1f}"] if on_dev and split != "dev" else []
-        figures.append(f"{main.factor * chosen.figure:.1f}")
-        if timed:
-            figures.append("–" if chosen.latency_ms is None else f"{chosen.latency_ms:.3g}")
-        command = Cell(command_of(chosen, inputs, device, precision), code=True)
-        rows.append(["; ".join(names), f"{chosen.row.system}, {decode.label()}", command, *figures])
-    heads = ["need", "row", "command", *([f"{main.title} on dev"] if on_dev and split != "dev" else [])]
-    heads += [f"{main.title} on {split}", *(["ms a sentence"] if timed else [])]
-    undecided = [candidate.row for candidate in candidates_of(inputs) if not candidate.on_dev]
-    line = f"Dev decides; rows that were not decoded there are left out: {len(undecided)}."
-    if not on_dev:
-        line = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
-    several = len({row.seed for row in manifest.rows}) > 1
-    limit = margin_words(manifest.report.margin, deciding_metrics(inputs))
-    return [
-        Table(
-            heads,
-            rows,
-            Caption(
-                line,
-                {
-                    "Figures": f"Those of seed {manifest.rows[0].seed}." if several else "",
-                    "Rows": f"The fastest within {limit} of the best one of their kind, where a need says no limit."
-                    if timed
-                    else "",
-                },
-            ),
-            left=3,
-            wide=True,
+    def is_close(candidate: Candidate) -> bool:
+        ours = figures(candidate)
+        return all(
+            metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
+            for metric, figure in figures(best).items()
         )
-    ]
+
+    best = max(candidates, key=goodness)
+    return best, sorted(filter(is_close, candidates), key=speed_and_goodness, reverse=True)
+
+
+def served(
+    candidates: Sequence[Candidate],
+    shown: Callable[[Candidate], Shown],
+    figures: Callable[[Candidate], Mapping[Metric, float]],
+    latency: Callable[[Candidate], float | None],
+    margin: float,
+) -> dict[str, Candidate]:
+    """The fastest candidate within the margin of the best one, by need; needs without one are left out.
+
+    The margin of the fastest one of all is `FASTEST`, and it must have been timed.
+    """
+    chosen: dict[str, Candidate] = {}
+    for need, serves in NEEDS.items():
+        fitting = [candidate for candidate in candidates if serves(shown(candidate))]
+        if not fitting:
+            continue
+        fastest = need == FASTEST_NEED
+        _, (row, *_) = close_to_best(fitting, figures, latency, FASTEST if fastest else margin)
+        if not fastest or latency(row) is not None:
+            chosen[need] = row
+    return chosen

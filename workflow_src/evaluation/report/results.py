@@ -198,7 +198,7 @@ class Results:
 
     rows: pd.DataFrame
     figures: pd.DataFrame
-    record: Mapping[str, Any]
+    record: dict[str, Any]
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -334,7 +334,7 @@ def build(
     speed: Speed | None = None,
     tested: Mapping[str, Significance] = {},
     energies: Callable[[str], RowEnergies | None] = lambda _: None,
-    record: Mapping[str, Any] = {},
+    signatures: Mapping[str, Mapping[str, str]] = {},
 ) -> Results:
     """The results of an experiment, in its order.
 
@@ -365,7 +365,7 @@ def build(
         "splits": [split, *(manifest.test_sets[1:] if split != "dev" else ())],
         "metrics": [metric.name for metric in manifest.metrics],
         "reference": manifest.reference and list(manifest.reference.key),
-        **record,
+        "signatures": signatures,
     }
     return Results(as_table(rows.values(), "rows.csv"), as_table(figures, "figures.csv"), content)
 
@@ -408,7 +408,7 @@ def _scores(
     compared = tested.tested if tested else {}
     if quality.get("mean_steps") is not None and (decode.search.counts or decode.search.settings.named("stop")):
         yield {"figure": "mean_steps", "value": quality["mean_steps"], "n": n}
-    for removed in ("none",) if decode.system.family.autoregressive else REMOVALS:
+    for removed in ("none",) if decode.autoregressive else REMOVALS:
         variant, common = VARIANTS[removed], {"variant": removed, "n": n}
         for metric in manifest.metrics:
             value, interval = quality[variant].get(metric.name), quality[variant].get(f"{metric.name}_ci")

@@ -43,7 +43,7 @@ def control_tables(significance: Significance | None, figures: pd.DataFrame, man
     tested: dict[str, list[tuple[ShownDecode, int, dict[str, Mean]]]] = {}
     for (system, name, seed), by_figure in means(figures, KEY).items():
         decode = manifest.decode(system, name)
-        if FROM_CONTROL in by_figure and decode.control and not decode.system.family.autoregressive:
+        if FROM_CONTROL in by_figure and decode.control and not decode.autoregressive:
             tested.setdefault(decode.control, []).append((decode, seed, by_figure))
     main, removed = manifest.main, manifest.report.remove_repetitions
     blocks: list[Block] = []

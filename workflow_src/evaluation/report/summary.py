@@ -24,7 +24,7 @@ def _trade(lines: Sequence[Line], evidence: Evidence) -> list[str]:
 
     Rows are compared that were timed on the same kind of engine; where there are none, all rows.
     """
-    rivals, candidates = ([line for line in lines if _autoregressive(line) == kind] for kind in (True, False))
+    rivals, candidates = ([line for line in lines if line.decode.autoregressive == kind] for kind in (True, False))
     if not rivals or not candidates:
         return []
     timed_rivals, timed_candidates = ([line for line in some if _timed(line)] for some in (rivals, candidates))
@@ -148,10 +148,6 @@ def _preference(line: Line) -> tuple[bool, int, float]:
     steps."""
     search, value = line.decode.search, line.decode.value
     return search.control is None, line.decode.system.family.order, -(value or 0)
-
-
-def _autoregressive(line: Line) -> bool:
-    return line.decode.system.family.autoregressive
 
 
 def _timed(line: Line) -> bool:

@@ -279,12 +279,12 @@ class Column:
 def best_lines(table: Sequence[Group]) -> set[tuple[str, str]]:
     """Keys of the lines with the best main figure, of all and of those without autoregression: bold in tables."""
     lines = [line for group in table for line in group.lines]
-    others = [line for line in lines if not line.decode.system.family.autoregressive]
+    others = [line for line in lines if not line.decode.autoregressive]
     best = [max((line.goodness for line in some), default=None) for some in (lines, others)]
     return {
         line.decode.key
         for line in lines
-        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.system.family.autoregressive)
+        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.autoregressive)
     }
 
 

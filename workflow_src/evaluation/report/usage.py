@@ -1,22 +1,23 @@
-"""The report's last section: the recommended system, the command that translates with it, and its outputs."""
+"""Which rows to use: the table of needs that opens a report, and its last section with one recommended system."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
-from workflow_src.evaluation.document import Block, Cell, Code, Command, Paragraph, Strong, Table
-from workflow_src.evaluation.manifest import Row
+from workflow_src.evaluation.document import Block, Caption, Cell, Code, Command, Paragraph, Strong, Table, table_of
+from workflow_src.evaluation.manifest import Key, Row
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
+from workflow_src.evaluation.report.needs import FASTEST, close_to_best, served
+from workflow_src.evaluation.report.results import KEY, Results, means
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.choice import choice_words
@@ -24,116 +25,117 @@ from workflow_src.serving.recommended import translate_command
 from workflow_src.spec import Metric
 
 EXAMPLES = 10
+Figures = Mapping[Metric, float]
 
 
 @dataclasses.dataclass(frozen=True)
-class Recommended:
-    """The recommended row, and its main metric on the split of the tables (`figure`).
-
-    `on_dev` are its figures on dev by the metrics that decide, as far as measured; `latency_ms` is None where it was
-    not timed. `measured` of `rows` rows were measured on dev. `close` rows are within the margin of the best one, whose
-    main metric is `best_figure`, on dev or, where none was measured there, on the split of the tables. `above` is the
-    best of the other rows on the split of the tables, where it is better than this one.
-    """
+class Candidate:
+    """A row of the first seed on the split of the tables: its figures there and on dev by the metrics that decide, as
+    far as measured, and its latency in milliseconds, None where it was not timed."""
 
     row: Row
-    on_dev: Mapping[Metric, float]
-    figure: float
+    figures: Figures
+    on_dev: Figures
     latency_ms: float | None
-    measured: int = 0
-    rows: int = 0
-    close: int = 1
-    best_figure: float = 0.0
-    above: Recommended | None = None
 
 
-def candidates_of(inputs: Inputs) -> list[Recommended]:
-    """The rows of the first seed on the split of the tables, with their figures there and on dev."""
+def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:
+    """All candidates, in the order of the results."""
     manifest = inputs.manifest
-    first_seed = manifest.rows[0].seed
-    rows = {(row.key, row.split): row for row in manifest.rows if row.seed == first_seed}
-    times = {row.key: row.latency_ms for row in inputs.speed.rows} if inputs.speed else {}
-    chosen = {(choice.decode.key, choice.seed): choice.quality for choice in inputs.choices}
-    deciding = deciding_metrics(inputs)
+    first_seed, split = manifest.rows[0].seed, manifest.plan.shown_split
+    by_split = {each: means(measured.shown(each, manifest.report.remove_repetitions), KEY) for each in (split, "dev")}
+    chosen = {(*choice.decode.key, choice.seed): {manifest.main: choice.quality} for choice in inputs.choices}
+    deciding = [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
     candidates = []
-    for row in rows.values():
-        if row.split != manifest.plan.shown_split:
+    for row in manifest.rows:
+        if (row.seed, row.split) != (first_seed, split):
             continue
-        key, dev_row = row.key, rows.get((row.key, "dev"))
-        on_dev = _figures(inputs, dev_row, deciding) if dev_row else {}
-        if not dev_row and (key, row.seed) in chosen:
-            on_dev = {manifest.main: chosen[key, row.seed]}
-        on_split = _figures(inputs, row, deciding)
-        candidates.append(Recommended(row, on_dev, on_split[manifest.main], times.get(key)))
+        key = (*row.key, row.seed)
+        on_split, on_dev = (by_split[each].get(key, {}) for each in (split, "dev"))
+        figures, dev_figures = (
+            {metric: of[metric.name].value for metric in deciding if metric.name in of} for of in (on_split, on_dev)
+        )
+        latency = on_split["latency_ms"].value if "latency_ms" in on_split else None
+        candidates.append(Candidate(row, figures, dev_figures or chosen.get(key, {}), latency))
     return candidates
 
 
-def recommend(
-    inputs: Inputs, candidates: Sequence[Recommended] | None = None, margin: float | None = None
-) -> Recommended:
-    """The fastest of the candidates (by default all rows) that are within the margin of the best one on dev, in every
-    metric that decides; of equally fast ones, and where none was timed, the best.
+def latency_of(candidate: Candidate) -> float | None:
+    return candidate.latency_ms
 
-    Where no row was measured on dev, the figures on the split of the tables decide. `margin` is that of the report by
-    default.
-    """
-    candidates = candidates_of(inputs) if candidates is None else candidates
-    margin = inputs.manifest.report.margin if margin is None else margin
-    main, deciding = inputs.manifest.main, deciding_metrics(inputs)
+
+def decided(candidates: Sequence[Candidate]) -> tuple[Sequence[Candidate], Callable[[Candidate], Figures]]:
+    """The candidates that may be chosen, and the figures that decide: those on dev where a row has some, else those on
+    the split of the tables."""
     measured = [candidate for candidate in candidates if candidate.on_dev]
+    if measured:
+        return measured, lambda candidate: candidate.on_dev
+    return candidates, lambda candidate: candidate.figures
 
-    def figures(candidate: Recommended) -> Mapping[Metric, float]:
-        return candidate.on_dev if measured else _figures(inputs, candidate.row, deciding)
 
-    def goodness(candidate: Recommended) -> list[float]:
-        ours = figures(candidate)
-        return [metric.sign * ours[metric] if metric in ours else -math.inf for metric in deciding]
+def recommend(candidates: Sequence[Candidate], margin: float) -> Candidate:
+    """The fastest candidate within the margin of the best one on dev (`close_to_best`)."""
+    _, (recommended, *_) = close_to_best(*decided(candidates), latency_of, margin)
+    return recommended
 
-    def speed_and_goodness(candidate: Recommended) -> tuple[float, list[float]]:
-        latency = math.inf if candidate.latency_ms is None else candidate.latency_ms
-        return -latency, goodness(candidate)
 
-    def within_margin(candidate: Recommended) -> bool:
-        ours = figures(candidate)
-        return all(
-            metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
-            for metric, figure in figures(best).items()
-        )
-
-    best = max(measured or candidates, key=goodness)
-    close = [candidate for candidate in measured or candidates if within_margin(candidate)]
-    recommended = max(close, key=speed_and_goodness)
-    better = [
-        candidate
-        for candidate in candidates
-        if not candidate.on_dev and main.sign * (candidate.figure - recommended.figure) > 0
-    ]
-    return dataclasses.replace(
-        recommended,
-        measured=len(measured),
-        rows=len(candidates),
-        close=len(close),
-        best_figure=figures(best)[main],
-        above=max(better, key=lambda candidate: main.sign * candidate.figure, default=None) if measured else None,
+def by_need(inputs: Inputs, candidates: Sequence[Candidate]) -> dict[str, Candidate]:
+    """Rows by the needs that they serve."""
+    rows, figures = decided(candidates)
+    manifest = inputs.manifest
+    return served(
+        rows,
+        lambda candidate: manifest.decode(*candidate.row.key),
+        figures,
+        latency_of,
+        manifest.report.margin,
     )
 
 
-def deciding_metrics(inputs: Inputs) -> list[Metric]:
-    """Metrics with figures in which a row must be near the best one to be recommended."""
-    manifest = inputs.manifest
-    scores = [quality[variant] for quality in inputs.qualities.values() for variant in VARIANTS.values()]
-    deciding = [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
-    return [metric for metric in deciding if any(scored.get(metric.name) is not None for scored in scores)]
+def needs_table(
+    inputs: Inputs, candidates: Sequence[Candidate], device: str = "auto", precision: str = "auto"
+) -> Table:
+    """The table of needs, which rows share. `device` and `precision` are those of the workflow.
+
+    Raises ArtifactError for a bundle that cannot be read.
+    """
+    manifest, split = inputs.manifest, inputs.manifest.plan.shown_split
+    main, on_dev = manifest.main, any(candidate.on_dev for candidate in candidates)
+    names: dict[Key, list[str]] = {}
+    rows: dict[Key, Candidate] = {}
+    for need, candidate in by_need(inputs, candidates).items():
+        names.setdefault(candidate.row.key, []).append(need)
+        rows[candidate.row.key] = candidate
+
+    def shown(figures: Figures) -> str:
+        return f"{main.factor * figures[main]:.1f}" if main in figures else ""
+
+    entries: list[dict[str, str | Cell]] = [
+        {
+            "need": "; ".join(names[key]),
+            "row": f"{candidate.row.system}, {manifest.decode(*key).label()}",
+            "command": Cell(command_of(candidate, inputs, device, precision), code=True),
+            f"{main.title} on dev": shown(candidate.on_dev),
+            f"{main.title} on {split}": shown(candidate.figures),
+            "ms a sentence": "" if candidate.latency_ms is None else f"{candidate.latency_ms:.3g}",
+        }
+        for key, candidate in rows.items()
+    ]
+    undecided = sum(not candidate.on_dev for candidate in candidates)
+    line = f"Dev decides; rows that were not decoded there are left out: {undecided}."
+    if not on_dev:
+        line = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
+    metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
+    fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
+    timed = any(candidate.latency_ms is not None for candidate in rows.values())
+    notes = {
+        "Rows": f"The fastest within {close} of the best one of their kind; of all, within {fastest}." if timed else "",
+        "Figures": f"Those of seed {manifest.rows[0].seed}." if len({row.seed for row in manifest.rows}) > 1 else "",
+    }
+    return table_of(entries, ("need", "row", "command"), caption=Caption(line, notes), wide=True)
 
 
-def _figures(inputs: Inputs, row: Row, metrics: Sequence[Metric]) -> dict[Metric, float]:
-    """Figures of a row by metric, as tables show them; without those that were not measured."""
-    removal = inputs.manifest.decode(*row.key).removal(inputs.manifest.report.remove_repetitions)
-    scored = inputs.qualities[row.quality][VARIANTS[removal]]
-    return {metric: scored[metric.name] for metric in metrics if scored.get(metric.name) is not None}
-
-
-def recommended_outputs(recommended: Recommended, inputs: Inputs) -> list[str]:
+def recommended_outputs(recommended: Candidate, inputs: Inputs) -> list[str]:
     """The first translations of a row, without repetitions where its scores are without them, as its bundle gives
     them."""
     removal = inputs.manifest.decode(*recommended.row.key).removal(inputs.manifest.report.remove_repetitions)
@@ -149,12 +151,12 @@ def _first(path: str | Path) -> list[str]:
     return list(itertools.islice(read_lines(Path(path)), EXAMPLES))
 
 
-def _translation(recommended: Recommended, inputs: Inputs) -> str:
+def _translation(recommended: Candidate, inputs: Inputs) -> str:
     row = recommended.row
     return inputs.manifest.plan.translation(row.decode, row.seed, row.split)
 
 
-def inputs_of(recommended: Recommended, inputs: Inputs) -> dict[str, str]:
+def inputs_of(recommended: Candidate, inputs: Inputs) -> dict[str, str]:
     """Files that the section reads, by their role in it, for provenance."""
     plan, split = inputs.manifest.plan, recommended.row.split
     return {
@@ -164,13 +166,13 @@ def inputs_of(recommended: Recommended, inputs: Inputs) -> dict[str, str]:
     }
 
 
-def bundle_of(recommended: Recommended, inputs: Inputs) -> str:
+def bundle_of(recommended: Candidate, inputs: Inputs) -> str:
     """The folder of the row's bundle."""
     row, plan = recommended.row, inputs.manifest.plan
     return plan.finished_bundle(row.system, row.seed, plan.export_of(row.decode))
 
 
-def command_of(recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto") -> str:
+def command_of(recommended: Candidate, inputs: Inputs, device: str = "auto", precision: str = "auto") -> str:
     """The command that translates as the row does, without its input. Raises ArtifactError for a damaged bundle."""
     row, plan = recommended.row, inputs.manifest.plan
     folder = bundle_of(recommended, inputs)
@@ -179,12 +181,16 @@ def command_of(recommended: Recommended, inputs: Inputs, device: str = "auto", p
     return translate_command(folder, read_bundle(Path(folder)), decode, systems, device, precision)
 
 
-def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", precision: str = "auto") -> list[Block]:
-    """The content of the section. `device` and `precision` are those of the workflow.
+def blocks(
+    inputs: Inputs, candidates: Sequence[Candidate], device: str = "auto", precision: str = "auto"
+) -> list[Block]:
+    """The content of the section of the recommended row. `device` and `precision` are those of the workflow.
 
     Raises ArtifactError for a bundle or translations that cannot be read.
     """
-    manifest, row = inputs.manifest, recommended.row
+    manifest = inputs.manifest
+    recommended = recommend(candidates, manifest.report.margin)
+    row = recommended.row
     plan, split = manifest.plan, row.split
     source_path, folder = plan.corpus(split, "source"), bundle_of(recommended, inputs)
     description = read_bundle(Path(folder))
@@ -199,7 +205,7 @@ def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", preci
     languages = (manifest.source, manifest.target, manifest.target)
     rows = [[Cell(text, language=code) for text, code in zip(example, languages, strict=True)] for example in examples]
     return [
-        reasons(recommended, split, manifest.main, manifest.report.margin),
+        reasons(candidates, split, manifest.report.margin),
         Paragraph.of(
             "Recommended: ",
             Strong(f"{row.system} {row.name}"),
@@ -216,21 +222,26 @@ def blocks(recommended: Recommended, inputs: Inputs, device: str = "auto", preci
     ]
 
 
-def reasons(recommended: Recommended, split: str, metric: Metric, margin: float) -> Table:
+def reasons(candidates: Sequence[Candidate], split: str, margin: float) -> Table:
     """Why a row is recommended, by which figures on which split."""
-    on_dev, fastest = recommended.on_dev.get(metric), "" if recommended.latency_ms is None else ", this one the fastest"
-    decided = split if on_dev is None else "dev"
-    flatters = " (no row was decoded on dev; this flatters the choice)" if on_dev is None else ""
+    rows, figures = decided(candidates)
+    best, close = close_to_best(rows, figures, latency_of, margin)
+    recommended, main = close[0], next(iter(best.figures))
+    place = "dev" if best.on_dev else split
+    flatters = "" if best.on_dev else " (no row was decoded on dev; this flatters the choice)"
+    timed = recommended.latency_ms is not None
     facts = {
-        "decided by": f"the {metric.best} {metric.title} on {decided}{flatters}",
-        "rows measured on dev": f"{recommended.measured} of {recommended.rows}",
-        f"{metric.best} on {decided}": f"{recommended.best_figure:.2f}",
-        f"rows within {margin:g} points of it": f"{recommended.close}{fastest}",
-        "this row on dev": "" if on_dev is None else f"{on_dev:.2f}",
-        f"this row on {split}": f"{recommended.figure:.2f}",
-        "ms a sentence": "" if recommended.latency_ms is None else f"{recommended.latency_ms:.3g}",
+        "decided by": f"the {main.best} {main.title} on {place}{flatters}",
+        "rows measured on dev": f"{sum(bool(each.on_dev) for each in candidates)} of {len(candidates)}",
+        f"{main.best} on {place}": f"{figures(best)[main]:.2f}",
+        f"rows within {margin:g} points of it": f"{len(close)}{', this one the fastest' if timed else ''}",
+        "this row on dev": f"{recommended.on_dev[main]:.2f}" if recommended.on_dev else "",
+        f"this row on {split}": f"{recommended.figures[main]:.2f}",
+        "ms a sentence": f"{recommended.latency_ms:.3g}" if timed else "",
     }
-    if above := recommended.above:
-        better = f"{above.row.system} {above.row.name}, {above.figure:.2f}; decode it on dev to compare them"
+    others = [each for each in candidates if not each.on_dev and best.on_dev]
+    above = max(others, key=lambda each: main.sign * each.figures[main], default=recommended)
+    if main.sign * (above.figures[main] - recommended.figures[main]) > 0:
+        better = f"{above.row.system} {above.row.name}, {above.figures[main]:.2f}; decode it on dev to compare them"
         facts[f"better on {split}, not measured on dev"] = better
     return Table([], [[name, value] for name, value in facts.items() if value], look="plain facts", left=2)

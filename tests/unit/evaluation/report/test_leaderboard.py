@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import re
 import shlex
@@ -16,7 +15,7 @@ from titles import BLEU, CHRF, GREEDY
 from workflow_src.cli import main
 from workflow_src.config.files import experiment_names
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.report import leaderboard, leaderboard_tables
+from workflow_src.evaluation.report import leaderboard, leaderboard_tables, markdown, needs
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.registry import searches
 from workflow_src.serving import options
@@ -147,10 +146,10 @@ def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
         row("ctc", "nat", "ctc-beam", 50.0, 2.0, seed=1, beam=20),
     ]
     entries = leaderboard_tables.entries(board_rows(rows))
-    assert [(entry.quality, entry.spread and round(entry.spread, 2)) for entry in entries] == [
-        (41.5, 2.12),
-        (39, 0),
-        (50, None),
+    assert [(entry.quality, entry.means["bleu"].text(1, 2)) for entry in entries] == [
+        (41.5, "41.5 ± 2.1"),
+        (39, "39.0 ± 0.0"),
+        (50, "50.0 (1 of 2 seeds)"),
     ]
 
 
@@ -180,34 +179,18 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
         row("score", "score", "latent-search", 44.0, 20.0, "subwords", refinement="score", rescorer="teacher"),
     ]
     entries = leaderboard_tables.entries(board_rows(rows))
-    assert {need: (entry.quality, entry.latency_ms) for need, entry in leaderboard_tables.needs(entries)} == {
-        "fastest": (41.0, 0.3),
-        "best on raw data without a language model": (48.0, 1.3),
-        "best with a language model": (48.2, 0.4),
+    assert {need: (entry.quality, entry.latency_ms) for need, entry in leaderboard_tables.needs(entries).items()} == {
+        needs.FASTEST_NEED: (48.2, 0.4),
+        "one pass by itself": (41.0, 0.3),
+        "one pass with a language model": (48.2, 0.4),
         "best of all": (50.0, 9.0),
-        "refinement of latents": (38.8, 2.0),
+        "autoregressive search": (48.0, 1.3),
     }
     # The best entry of each family without other systems, and the best autoregressive system's fastest row.
     chosen = [(entry.row["system"], entry.quality) for entry in leaderboard_tables.selection(entries)]
     assert chosen[:2] == [("teacher", 48.0), ("teacher", 46.0)]
     assert {("ctc", 41.0), ("lvm", 38.0), ("score", 38.8), ("ctc", 50.0), ("ctc", 48.2)} <= set(chosen)
     assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
-
-
-@pytest.mark.parametrize(
-    ("data", "raw"),
-    [
-        ("raw", True),
-        ("raw+upper-0.1+seed-2", True),
-        ("raw + 0.5 × text", False),
-        ("raw+upper-0.1 + text+upper-0.1", False),
-        ("distilled-by-teacher", False),
-    ],
-)
-def test_augmented_raw_text_is_raw_data(data, raw):
-    [entry] = leaderboard_tables.entries(board_rows([row("ctc", "nat", "ctc-greedy", 41.0, 0.3)]))
-    entry = dataclasses.replace(entry, rows=({**entry.row, "data": data},))
-    assert ("best on raw data without a language model" in dict(leaderboard_tables.needs([entry]))) == raw
 
 
 def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_all():
@@ -224,7 +207,7 @@ def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_
         for seed, lengths in ((1, 3), (2, 5), (3, 5))
     ]
     greedy, beam, latent = leaderboard_tables.entries(board_rows(rows))
-    text = leaderboard_tables.experiment_table([greedy, beam, latent])
+    text = markdown.table(leaderboard_tables.experiment_table([greedy, beam, latent]), compact=True)
     assert "| 43.0 ± 1.0 |" in text and "| 46.5 ± 0.7 (2 of 3 seeds) |" in text
     assert "0.3" not in beam.changed and "lm weight" in beam.changed
     assert "… × 5" in latent.label and "3 × 5" not in latent.label
@@ -242,7 +225,7 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     filled = page.read_text()
     assert filled.startswith("before\n") and filled.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in filled
     assert (
-        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 | – |"
+        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 |"
         in filled
     )
     # An existing CSV file is extended.
@@ -286,8 +269,8 @@ def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
         "page",
     )
     assert table.splitlines()[4:6] == [
-        "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 | – |",
-        f"| t | raw | {GREEDY} | 39.0 | – | – |",
+        "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 |",
+        f"| t | raw | {GREEDY} | 39.0 | – |",
     ]
 
 
@@ -352,7 +335,7 @@ def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_eng
     candidates = leaderboard_tables.entries_with(entries, "corpus", corpus)
     selection = leaderboard_tables.selection(candidates)
     assert len(selection) <= 15 and len({id(entry) for entry in selection}) == len(selection)
-    alone = [entry for entry in candidates if not entry.helpers]
+    alone = [entry for entry in candidates if not needs.helpers(entry)]
     for family in {entry.row["family"] for entry in alone}:
         highest = max(entry.quality for entry in alone if entry.row["family"] == family)
         assert any(
