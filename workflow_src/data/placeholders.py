@@ -20,6 +20,8 @@ SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
 # Key of the counts of a sentence's placeholders, in the details of a decode and in its scores.
 PLACEHOLDERS = "placeholders"
 SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
+# Symbols as they are shown.
+NUMBERS = {f"<{number}>": symbol for number, symbol in enumerate(SYMBOLS, 1)}
 
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
 _IN_WORD = rf"[^\W{NEXT_WORD}]"
@@ -201,7 +203,7 @@ def restore(text: str, symbols: Mapping[str, str], unescape: Callable[[str], str
 
 def numbered(pieces: Iterable[str]) -> list[str]:
     """Subwords to show: `<1>`, `<2>`, … in place of symbols."""
-    return [SYMBOL.sub(lambda match: f"<{1 + SYMBOLS.index(match.group())}>", piece) for piece in pieces]
+    return [restore(piece, NUMBERS, str) for piece in pieces]
 
 
 def outcome_words(counts: Mapping[str, int]) -> str:

@@ -23,7 +23,7 @@ from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
 from workflow_src.data.learn_subwords import JOINER, SPECIALS, learn_model
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.placeholders import SYMBOLS, Placeholders, restore
+from workflow_src.data.placeholders import NUMBERS, SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
@@ -222,9 +222,9 @@ class Subwords:
         return list(zip(*sides, strict=True))
 
     def decode_source(self, ids: list[list[int]], sources: Sequence[str] | None = None) -> list[str]:
-        """Text of every sentence of ids, whose placeholders are those of `sources`; never fails on outputs of models.
+        """Text of every sentence of ids, whose placeholders are those of `sources`, or else `<1>`, `<2>`, ….
 
-        Raises ConfigError without sources where the models have placeholders.
+        Never fails on outputs of models.
         """
         return self._decoded(self._source, ids, sources)
 
@@ -264,10 +264,7 @@ class Subwords:
         texts = side.decode(ids)
         if self.placeholders is None:
             return [unescape(text) for text in texts]
-        symbols = self._symbols(sources)
-        if symbols is None:
-            problem = "the recipe has placeholders, whose text is that of the sources"
-            raise ConfigError("sources", None, problem=problem, hint="give the lines that are translated")
+        symbols = [NUMBERS] * len(texts) if sources is None else map(self.placeholders.symbols, sources)
         return [restore(text, mapping, unescape) for text, mapping in zip(texts, symbols, strict=True)]
 
     def _in_vocabulary(self, ids: list[int]) -> list[int]:

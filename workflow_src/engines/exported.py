@@ -124,23 +124,18 @@ class ExportedGraphs(Session):
         """Batches: as measured with 64 sentences."""
         return alone or registry.search_of(request.settings).batches
 
-    def prepare(self, request: Request, alone: bool) -> bool:
-        """Export missing graphs, which takes seconds; returns False, with a warning in the log, where that fails."""
+    def prepare(self, request: Request, alone: bool) -> None:
+        """Export missing graphs, which takes seconds. Raises ConfigError where that fails."""
         alone = alone or self.int8
-        try:
-            if registry.search_of(request.settings).blocks:
-                drafts = self._drafts_of(request)
-                for reader in drafts.readers:
-                    reader.prepare(alone)
-                return drafts.drafter.prepare(drafts.request, alone)
+        if registry.search_of(request.settings).blocks:
+            drafts = self._drafts_of(request)
+            for reader in drafts.readers:
+                reader.prepare(alone)
+            drafts.drafter.prepare(drafts.request, alone)
+        else:
             self._graph(request, alone)
             for function in self._of_roles(request).values():
                 function.prepare(alone)
-        except Exception as failure:
-            name = registry.search_of(request.settings).name
-            log.warning("search %s stays eager: no graph of it (%s)", name, in_short(failure))
-            return False
-        return True
 
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
         """Raises ConfigError for sentences that are longer than the graph can compute, and where an export fails."""

@@ -37,6 +37,7 @@ class Request:
     return_origins      whether the source subwords are found that outputs were read off
     trace               whether hypotheses have the outputs after every step
     split               whether lines are split into sentences; without, and for normalised lines, a line is one
+    placeholders        whether placeholders of outputs become the text of their sources; without, they are shown as <1>
     normalised          whether lines are normalised already, as those of a corpus folder: Moses tokenisation of
                         tokenised text is not the same text
     remove_repetitions  none, subwords (runs of a subword become one before they are joined) or words (the same with
@@ -52,6 +53,7 @@ class Request:
     return_origins: bool = False
     trace: bool = False
     split: bool = True
+    placeholders: bool = True
     normalised: bool = False
     remove_repetitions: Removal | None = None
 
@@ -123,9 +125,8 @@ class Session(ABC):
         """Whether single sentences (`alone`), or batches, can be translated without seconds of preparation."""
         return True
 
-    def prepare(self, _request: Request, _alone: bool) -> bool:
-        """Prepare for single sentences, or for batches, which may take seconds; returns whether that was possible."""
-        return True
+    def prepare(self, _request: Request, _alone: bool) -> None:  # noqa: B027
+        """Prepare for single sentences, or for batches, which may take seconds. Raises ConfigError where it fails."""
 
     def gains(self, _request: Request, _alone: bool) -> bool:
         """Whether it is faster than our own code for single sentences, or for batches."""

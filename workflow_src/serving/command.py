@@ -14,6 +14,7 @@ from typing import Any
 from workflow_src import registry
 from workflow_src.data.lines import count_lines, read_lines_and_pauses
 from workflow_src.data.placeholders import outcome_words
+from workflow_src.engines.choose import AUTO
 from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import atomic
@@ -79,7 +80,11 @@ class _Command:
         self.options = options
         # Lines that are translated, of all files.
         self.done = 0
+        # Without an engine by name, an export waits until it pays.
+        self._prepares_after = EXPORT_PAYS if options.engine == AUTO else 0
         self._prepared = False
+        # Outcomes of placeholders.
+        self.placeholders: Counter[str] = Counter()
         # Characters outside of the vocabulary that translations lack, and the lines that have such.
         self.lost: Counter[str] = Counter()
         self.lines_with_lost = 0
@@ -120,7 +125,7 @@ class _Command:
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines_and_pauses(path, own=True), 64 * options.batch):
-            if self.done >= EXPORT_PAYS and not self._prepared:
+            if self.done >= self._prepares_after and not self._prepared:
                 translator.prepare(request)
                 self._prepared = True
 
@@ -131,6 +136,7 @@ class _Command:
             translations = translator.translations(chunk, request, file=file, first_line=first_line, watch=watch)
             written: list[str] = []
             for number, translation in enumerate(translations, first_line):
+                self.placeholders.update(translation.placeholders)
                 self.lost.update(translation.lost)
                 self.lines_with_lost += bool(translation.lost)
                 if options.output_format == "jsonl":
@@ -153,14 +159,15 @@ class _Command:
                 first,
                 ", …" if len(self.lost) > SHOWN else "",
             )
-        placeholders = self.opened[0].placeholders
-        if any(placeholders[name] for name in ("missing", "surplus", "dropped")):
-            log.warning("warning: %s", outcome_words(placeholders))
+        if any(self.placeholders[name] for name in ("missing", "surplus", "dropped")):
+            log.warning("warning: %s", outcome_words(self.placeholders))
 
 
 def converse(options: Options) -> None:
     """Translate line after line of standard input, each with its alternatives. An error of a line does not end it."""
     translator, request = _Command(options).opened
+    if options.engine != AUTO:
+        translator.prepare(request)
     output = console.standard_output()
     for line in typed_lines():
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from workflow_src.serving.sentences import Part, join
 from workflow_src.types import Ranked
@@ -34,7 +35,8 @@ class Translation:
     """The hypotheses of a line with different texts, best first, and the source subwords that the model reads.
 
     `unknown` are the characters of the line that are outside of the model's vocabulary, `lost` those of them that the
-    best hypothesis lacks, without marks of sentences. Source subwords include the end symbol of each sentence. For
+    best hypothesis lacks, without marks of sentences. `placeholders` counts those of the line, and what became of them
+    in the best hypothesis (`Placeholders.outcomes`). Source subwords include the end symbol of each sentence. For
     `family: ctranslate2` they are the model's own subwords, with `source_prefix` and `source_suffix` around each
     sentence, without an end symbol that CTranslate2 itself adds.
     """
@@ -43,6 +45,7 @@ class Translation:
     source: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    placeholders: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -131,7 +134,12 @@ def of_line(sentences: Sequence[Translation], spaces: Sequence[str], count: int)
         tuple(piece for sentence in sentences for piece in sentence.source),
         tuple(character for sentence in sentences for character in sentence.unknown),
         tuple(character for sentence in sentences for character in sentence.lost),
+        functools.reduce(_sum, (sentence.placeholders for sentence in sentences)),
     )
+
+
+def _sum(counts: Mapping[str, int], further: Mapping[str, int]) -> Mapping[str, int]:
+    return {name: counts[name] + further[name] for name in counts}
 
 
 def _hypotheses_of(chain: Chain) -> list[Hypothesis]:

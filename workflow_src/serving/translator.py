@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import math
 import threading
@@ -23,7 +22,7 @@ import torch
 from torch import nn
 
 from workflow_src import registry
-from workflow_src.config.experiment import REMOVALS, Removal, removal
+from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.placeholders import numbered
@@ -36,10 +35,9 @@ from workflow_src.engines.session import Request, Session, System
 from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError, short_repr
 from workflow_src.records.checked import checked
 from workflow_src.runtime import forks
-from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.runtime.device import choose as choose_runtime
-from workflow_src.serving import bundle, roles
+from workflow_src.serving import bundle
 from workflow_src.serving.arguments import (
     check_batch,
     check_folder,
@@ -51,15 +49,14 @@ from workflow_src.serving.arguments import (
 )
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description, read_bundle
 from workflow_src.serving.models import load_models
+from workflow_src.serving.opened import OpenBundle
 from workflow_src.serving.room import check_room
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import Translation, of_lines, of_sentences
-from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Search, SearchSettings, Sizes, check_beams, parse
-from workflow_src.types import EOS, Hypotheses, max_positions
+from workflow_src.spec import SearchSettings, Sizes, check_beams
+from workflow_src.types import EOS, Hypotheses
 
 log = logging.getLogger("continuum")
-# Settings of searches whose look-ups are cached, for calls with one sentence.
-CACHED_SETTINGS = 64
 # What a call may ask for beside the settings of its search.
 OPTIONS = {field.name for field in dataclasses.fields(Request)} - {"settings", "networks"}
 
@@ -74,8 +71,7 @@ class _OfThread(threading.local):
 class Translator:
     """A trained system, ready to translate with the engine that `load` chose.
 
-    `searches` are names of its searches; `device`, `precision` and `engine` are those in use. `placeholders` counts the
-    placeholders of all translated sources, and their outcomes in translations (`Placeholders.outcomes`).
+    `searches` are names of its searches; `device`, `precision` and `engine` are those in use.
 
     The methods `translate`, `trace`, `search`, `prepare` and `request` take the name of a search (by default the
     bundle's), an object of its settings, or a `Request`; as keywords the fields of a `Request`, settings of the search,
@@ -95,16 +91,11 @@ class Translator:
     ):
         self.description, self.models = description, models
         self.subwords, self.runtime = subwords, runtime
-        self.searches = list(description.searches)
-        self.placeholders: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self._bundle = OpenBundle(description, models, subwords)
+        self.searches = self._bundle.searches
         self._of_thread = _OfThread()
-        self._traits_by_settings: Bounded[SearchSettings, frozenset[str]] = Bounded(CACHED_SETTINGS)
-        self._networks: Bounded[SearchSettings, dict[str, nn.Module]] = Bounded(CACHED_SETTINGS)
         self._forked = False
         forks.renew_in_children(self)
-        # Names of networks with their families, the system's own first.
-        self._families = bundle.networks(description)
         self._source, self._target = _normalisers(description, subwords)
         self.engine, self._automatic, self._declared = EAGER, False, registry.default_engine()
         if description.engine is not None:
@@ -175,7 +166,8 @@ class Translator:
         models = {name: session.network.eval()} if session.network else {}
         # The library chooses its device itself; the runtime has the kind of device.
         translator = cls(description, models, subwords, Runtime(torch.device(session.device), torch.float32), session)
-        translator._longest = session.network.longest_source if session.network else settings.max_positions - 1
+        longest = session.network.longest_source if session.network else settings.max_positions - 1
+        translator._bundle.longest_source = longest
         return translator
 
     def use(self, engine: str) -> Translator:
@@ -184,11 +176,9 @@ class Translator:
         fast and fast-int8 are modes of an engine of `engines/`, which depends on the device. Traces, and searches that
         it does not serve (`Engine.serves`), are eager. Raises InputError where `engine` cannot serve; auto always can.
         """
-        families = [family for _, family in self._families]
-        chosen, declared = choose(engine, self.device, self.precision, families[0], self.searches)
+        chosen, declared = choose(engine, self.device, self.precision, self._bundle.family, self.searches)
         # Networks that only fill roles are arguments of a search, and may be of the same families.
-        own_families = [(name, family) for name, family in self._families if name not in self._role_networks]
-        networks = {family.name: self.models[name] for name, family in own_families}
+        networks = {family.name: self.models[name] for name, family in self._bundle.own}
         system = System(self.device, chosen, torch.get_num_threads(), networks)
         self._session = self._eager if chosen == EAGER else open_session(declared, system)
         self.engine, self._automatic, self._declared = chosen, engine == AUTO, declared
@@ -200,7 +190,7 @@ class Translator:
         return self._of_thread.timings
 
     def after_fork(self) -> None:
-        self._lock, self._forked = threading.Lock(), True
+        self._forked = True
 
     def _check_process(self) -> None:
         """Raises InputError in a forked child of a process with a GPU; warns once in one of a process with threads."""
@@ -221,7 +211,7 @@ class Translator:
     @property
     def network(self) -> nn.Module:
         """The system's own network, without those of its base and of other roles."""
-        return self.models[self._families[0][0]]
+        return self.models[self._bundle.name]
 
     @property
     def device(self) -> str:
@@ -236,11 +226,7 @@ class Translator:
     @property
     def longest_source(self) -> int:
         """Subwords of the longest source that the system reads, without its end symbol."""
-        return self._longest
-
-    @functools.cached_property
-    def _longest(self) -> int:
-        return min(max_positions(model) for name, model in self.models.items() if name not in self._role_networks) - 1
+        return self._bundle.longest_source
 
     def translate(
         self,
@@ -293,7 +279,7 @@ class Translator:
         if self.description.engine is None:
             return dataclasses.replace(request, networks=self.networks(settings, role_systems))
         _check_roles(role_systems, settings)
-        if reason := self._declared.serves(self._families[0][1], declared, settings):
+        if reason := self._declared.serves(self._bundle.family, declared, settings):
             raise ConfigError("engine", self._declared.name, problem=f"it {reason}")
         if request.trace:
             raise ConfigError("engine", self._declared.name, problem="it keeps no traces", hint="use the bundle")
@@ -326,30 +312,30 @@ class Translator:
             outputs = [[tokens for _, tokens in entries] for entries in ranked]
             origins = self._origins(sources, request, outputs)
         placeholder_sources = None
-        if self.subwords.placeholders is not None:
-            outcomes = self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or ()
-            with self._lock:
-                for outcome in outcomes:
-                    self.placeholders.update(outcome)
+        if request.placeholders:
             placeholder_sources = [
                 text for text, entries in zip(normalised_texts, ranked, strict=True) for _ in entries
             ]
-        repetitions = request.remove_repetitions or self._removal(request.settings)
+        repetitions = request.remove_repetitions or self._bundle.removal(request.settings)
         texts = self.text([tokens for entries in ranked for _, tokens in entries], repetitions, placeholder_sources)
         source_pieces = map(self._source_pieces, sources) if request.details else [[] for _ in sources]
         pieces = self._target_pieces if request.details else None
         sentences = of_sentences(ranked, texts, origins, list(source_pieces), pieces)
-        sentences = [self._with_unknown(*pair) for pair in zip(sentences, normalised_texts, strict=True)]
+        outcomes = self.subwords.placeholder_outcomes(hypotheses.tokens, normalised_texts) or [{}] * len(sentences)
+        entries = zip(sentences, normalised_texts, outcomes, strict=True)
+        sentences = [self._with_losses(*entry) for entry in entries]
         languages = self.description.languages
         return of_lines(sentences, parts, gaps(parts, languages.source, languages.target), request.n_best or 1)
 
-    def _with_unknown(self, translation: Translation, text: str) -> Translation:
-        """The translation of a sentence with the characters of its normalised `text` that the vocabulary lacks."""
+    def _with_losses(self, translation: Translation, text: str, outcomes: Mapping[str, int]) -> Translation:
+        """The translation of a sentence with the characters of its normalised `text` that the vocabulary lacks, and the
+        outcomes of placeholders."""
         unknown = self._reader.unknown_source(text)
-        if not unknown:
+        if not unknown and not outcomes:
             return translation
         lost = Counter(character for character in unknown if character not in MARKS) - Counter(translation.text)
-        return dataclasses.replace(translation, unknown=tuple(unknown), lost=tuple(lost.elements()))
+        losses: dict[str, Any] = {"unknown": tuple(unknown), "lost": tuple(lost.elements()), "placeholders": outcomes}
+        return dataclasses.replace(translation, **losses)
 
     def _source_pieces(self, source: Sequence[int]) -> list[str]:
         """The source subwords that the model reads, for display."""
@@ -383,32 +369,6 @@ class Translator:
                     positions[row] = values
         return positions
 
-    def _removal(self, settings: SearchSettings) -> Removal:
-        """The default removal of repetitions for a search."""
-        traits = self._traits(settings)
-        return removal(AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions)
-
-    # Cached for calls with one sentence.
-    @functools.cached_property
-    def _role_networks(self) -> frozenset[str]:
-        """Names of the networks that fill roles of searches: neither the system's own nor its base's."""
-        return frozenset(bundle.roles(self.description).values())
-
-    def _traits(self, settings: SearchSettings) -> frozenset[str]:
-        """Traits of the network that outputs the words of a search, without those that its settings take away."""
-        traits = self._traits_by_settings.get(settings)
-        if traits is None:
-            traits = self._traits_by_settings[settings] = self._find_traits(settings)
-        return traits
-
-    def _find_traits(self, settings: SearchSettings) -> frozenset[str]:
-        networks = [((name, family), family) for name, family in self._families if name not in self._role_networks]
-        decoding = registry.decoded(settings, networks)
-        if decoding is None:
-            return frozenset()
-        name, family = decoding
-        return family.traits - (family.lacks(self.models[name].config) if name in self.models else frozenset())
-
     def trace(
         self, lines: list[str], search: str | SearchSettings | Request | None = None, **options: Any
     ) -> list[list[str]]:
@@ -423,7 +383,7 @@ class Translator:
             assert declared.series is not None, "declarations of traceable searches have a series"
             steps = getattr(request.settings, declared.series) + 1 - declared.first_value
             return [[""] * steps for _ in lines]
-        sources = None if self.subwords.placeholders is None else self._normalised(lines, request.normalised)
+        sources = self._normalised(lines, request.normalised) if request.placeholders else None
         texts_of_steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*texts_of_steps, strict=True)]
 
@@ -479,7 +439,7 @@ class Translator:
 
     def _is_served(self, settings: SearchSettings) -> bool:
         """Whether the engine computes a search; `request` refuses those that the engine of a folder does not."""
-        return self.description.engine is not None or why_not(self._declared, self._families[0][1], settings) is None
+        return self.description.engine is not None or why_not(self._declared, self._bundle.family, settings) is None
 
     def _gains(self, request: Request, alone: bool) -> bool:
         return not self._automatic or self._session.gains(request, alone)
@@ -487,9 +447,11 @@ class Translator:
     def prepare(self, search: str | SearchSettings | Request | None = None, batch: int = 1, **options: Any) -> bool:
         """Export the graph of a search for single sentences, or for batches (`batch` above 1), where it is missing.
 
-        An export takes seconds, so a server does it before its first request; graphs are kept on disk. Give
+        An engine that was chosen by name computes last batches of one sentence too, and needs both for batches. An
+        export takes seconds, so a server does it before its first request; graphs are kept on disk. Give
         `return_scores` for calls that ask for scores or several hypotheses. Returns whether an engine computes such
-        calls from now on: False where none is open that does it faster, or where an export fails, with a warning.
+        calls from now on: False where none is open that does it faster, or where an export for `auto` fails, with a
+        warning. Raises ConfigError where one fails for an engine that was chosen by name.
         """
         if isinstance(search, Request):
             request, batch = search, search.batch
@@ -497,14 +459,24 @@ class Translator:
             request = self.request(search, batch=batch, **options)
         if self._session is self._eager or self.description.engine is not None:
             return False
-        is_faster = self._is_served(request.settings) and self._gains(request, batch == 1)
-        return is_faster and self._session.prepare(request, batch == 1)
+        if not self._is_served(request.settings) or not self._gains(request, batch == 1):
+            return False
+        try:
+            for alone in {batch == 1, batch == 1 or not self._automatic}:
+                self._session.prepare(request, alone)
+        except ConfigError as failure:
+            if not self._automatic:
+                raise
+            name = registry.search_of(request.settings).name
+            log.warning("search %s stays eager: %s", name, failure)
+            return False
+        return True
 
     def why_eager(self, settings: SearchSettings) -> str | None:
         """Why the engine that was chosen by name does not compute a search, in a sentence; None where it does."""
         if self._automatic or self._is_served(settings):
             return None
-        reason = why_not(self._declared, self._families[0][1], settings)
+        reason = why_not(self._declared, self._bundle.family, settings)
         return f"search {registry.search_of(settings).name} is computed eagerly: engine {self._declared.name} {reason}."
 
     def networks(
@@ -514,14 +486,8 @@ class Translator:
 
         Raises ConfigError for a role without a network, and for a search that the networks were not trained for.
         """
-        if systems:
-            _check_roles(systems, settings)
-            return roles.networks(self, settings, systems)
-        # Cached for calls with one sentence.
-        networks = self._networks.get(settings)
-        if networks is None:
-            networks = self._networks[settings] = roles.networks(self, settings, {})
-        return dict(networks)
+        _check_roles(systems or {}, settings)
+        return self._bundle.networks(settings, {role: system._bundle for role, system in (systems or {}).items()})
 
     def _normalised(self, lines: list[str], normalised: bool) -> list[str]:
         """The lines, normalised unless they already are."""
@@ -559,23 +525,15 @@ class Translator:
         self, parts: Sequence[Part], sources: Sequence[Sequence[int]], place: str, first_line: int
     ) -> None:
         """Log a warning for sentences that are longer than all that training saw."""
-        if self.longest_trained is None:
-            return
-        longer = [number for number, source in enumerate(sources) if len(source) > self.longest_trained]
+        most = self._bundle.longest_trained
+        longer = [] if most is None else [number for number, source in enumerate(sources) if len(source) > most]
         if longer:
             log.warning(
                 "warning: %sline %d has a sentence of %d subwords%s, and training saw at most %d; expect worse "
                 "translations, or split it",
                 *(place, first_line + parts[longer[0]].line, len(sources[longer[0]])),
-                *(f", the first of {len(longer):,} such sentences" if len(longer) > 1 else "", self.longest_trained),
+                *(f", the first of {len(longer):,} such sentences" if len(longer) > 1 else "", most),
             )
-
-    @functools.cached_property
-    def longest_trained(self) -> int | None:
-        """Subwords of the longest source that all networks, without those of other roles, were trained on."""
-        networks = self.description.models.items()
-        lengths = [network.longest_source for name, network in networks if name not in self._role_networks]
-        return min((length for length in lengths if length is not None), default=None)
 
     def source_text(self, line: str) -> str:
         """A normalised source line, detokenised as outputs are, for display."""
@@ -584,7 +542,7 @@ class Translator:
     def text(
         self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
     ) -> list[str]:
-        """Lines of text from subword ids. Recipes with placeholders take these from `sources`, normalised lines.
+        """Lines of text from subword ids. Placeholders become those of `sources`, normalised lines, or else <1>, <2> …
 
         `remove_repetitions`: with subwords, runs of the same subword are reduced to one before they are joined; with
         words, runs of the same word of the text. Raises InputError for anything else but none.
@@ -607,61 +565,18 @@ class Translator:
     ) -> tuple[SearchSettings, dict[str, Translator]]:
         """Settings of a search (default: the bundle's), and the translators among `fields` by the role they fill.
 
-        Missing fields get the bundle's defaults for the search, or else the search's own. The text "none" replaces a
-        default of the bundle by None, where None is the search's default.
-
-        Raises ConfigError for a search that the bundle lacks, for settings that the search lacks or that are out of
-        range, and for `fields` without effect (settings objects may have such, because `search` takes `systems`);
-        InputError for a system that translates nothing.
+        Raises as `OpenBundle.settings` does; settings objects may have fields without effect, because `search` takes
+        `systems`.
         """
         if isinstance(search, SearchSettings):
             if fields:
                 hint = "change the settings instead"
                 raise ConfigError(next(iter(fields)), problem="it is given together with a settings object", hint=hint)
-            return self._completed(search), {}
-        defaults = self.description.defaults
-        if not self.searches:
-            raise InputError(self.description.system, "is no system that translates", "give the bundle of one")
-        declared = self._search(search or defaults["search"])
-        kind, systems = declared.settings, {}
-        for name in fields:
-            if name not in kind.model_fields:
-                raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
-        for name, role in kind.roles().items():
-            if isinstance(fields.get(name), Translator):
-                systems[role] = fields[name]
-                fields = fields | {name: fields[name].description.system}
-        bundle_defaults = bundle.defaults(self.description, declared)
-        # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
-        if any(name in fields and fields[name] is None for name in kind.named("role") if name in bundle_defaults):
-            bundle_defaults = {name: value for name, value in bundle_defaults.items() if name in kind.named("role")}
-        changed = {n: value for n, value in fields.items() if value is not None or n in kind.named("role")}
-        reset = {n for n, v in changed.items() if v == "none" and n in bundle_defaults and kind.default(n) is None}
-        settings = parse(kind, {n: value for n, value in {**bundle_defaults, **changed}.items() if n not in reset})
-        # Dev may have chosen a default of the bundle beside a setting that turns it off.
-        settings.check_used(names=changed)
-        return self._completed(settings), systems
-
-    def _search(self, name: str) -> Search:
-        if name not in self.searches:
-            raise ConfigError("search", name, allowed=self.searches)
-        return registry.searches()[name]
-
-    def _completed(self, settings: SearchSettings) -> SearchSettings:
-        """Settings that name the search whose steps are taken: by default the first of the system with steps."""
-        self._search(registry.search_of(settings).name)
-        if not settings.named("steps"):
-            return settings
-        families = [family for name, family in self._families if name not in self._role_networks]
-        names = dict.fromkeys(name for family in families for name in registry.searches_of(family))
-        stepping = [name for name in names if registry.searches()[name].refines]
-        for name in settings.named("steps"):
-            value = getattr(settings, name)
-            if value is None and stepping:
-                settings = settings.model_copy(update={name: stepping[0]})
-            elif value is not None and value not in stepping:
-                raise ConfigError(name, value, allowed=stepping)
-        return settings
+            return self._bundle.completed(search), {}
+        translators = {name: value for name, value in fields.items() if isinstance(value, Translator)}
+        names = {name: translator.description.system for name, translator in translators.items()}
+        settings = self._bundle.settings(search, fields | names)
+        return settings, {settings.roles()[name]: translator for name, translator in translators.items()}
 
     def _check_room(self, request: Request, sources: Sequence[Sequence[int]]) -> None:
         """Raises ConfigError for a beam beyond the vocabulary, and where hypotheses do not fit into memory."""
@@ -671,7 +586,7 @@ class Translator:
         # The library of a model that was made elsewhere has its own memory.
         if not longest or self._reader is not self.subwords:
             return
-        name, family = self._families[0]
+        name, family = self._bundle.own[0]
         per_subword = family.positions(self.models[name].config) if family.positions and name in self.models else 1
         positions = min(math.ceil((longest + 1) * per_subword), self.longest_source + 1)
         sentences = min(request.batch, sum(map(bool, sources)))

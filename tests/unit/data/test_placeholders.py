@@ -12,7 +12,6 @@ from workflow_src.data import placeholders, subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.normalise import Normaliser, clean
 from workflow_src.data.placeholders import SYMBOLS, Placeholders
-from workflow_src.errors import ConfigError
 
 KINDS = get_args(PlaceholderKind)
 METHODS = [("sentencepiece", "unigram"), ("sentencepiece", "bpe"), ("subword-nmt", "bpe")]
@@ -254,10 +253,9 @@ def test_symbols_are_shown_by_number():
     assert placeholders.numbered([SYMBOLS[0], "a", SYMBOLS[9] + "@@"]) == ["<1>", "a", "<10>@@"]
 
 
-def test_reading_without_sources_is_refused(learned):
-    with pytest.raises(ConfigError) as refused:
-        learned.decode_target(learned.encode_target(["a"]))
-    assert (refused.value.setting, refused.value.value) == ("sources", None)
+def test_without_sources_symbols_are_shown_by_number(learned):
+    ids = learned.encode_target(["<b>a</b>"], ["<b> </b>"])
+    assert learned.decode_target(ids) == ["<1>a<2>"]
 
 
 def test_merges_and_pieces_hold_no_symbols(learned):

@@ -435,8 +435,7 @@ def test_what_has_no_program_is_not_served():
 
 
 @pytest.mark.parametrize("failure", [RuntimeError("torch.export\nfailed"), TypeError("no rule")])
-def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeypatch, caplog, failure):
-    """In a request with a named engine; `prepare` logs it, and our own code goes on."""
+def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeypatch, failure):
     from workflow_src.engines import onnx_export
 
     def fail(*_):
@@ -448,7 +447,8 @@ def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeyp
         translated(engine, [[7, 8]], settings, True)
     fields = {"setting": "engine", "mentions": ("search collapse", type(failure).__name__), "hint": "use engine eager"}
     assert fields_of(refused.value, fields) == fields and "\n" not in str(refused.value)
-    assert not engine.prepare(request(engine, settings, True), True) and "stays eager" in caplog.text
+    with pytest.raises(ConfigError):
+        engine.prepare(request(engine, settings, True), True)
     assert list(tmp_path.iterdir()) == []
 
 

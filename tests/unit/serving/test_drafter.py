@@ -121,8 +121,8 @@ def test_without_a_drafter_there_is_nothing_to_check(bundles):
         plain.translate(LINES, search="verified", drafter=load(bundles.plain))
     fields = {"setting": "drafter", "value": "teacher", "mentions": ("translates in one pass", "nat")}
     assert fields_of(refused.value, fields) == fields
-    other_subwords = load(bundles.drafter)
-    other_subwords.subwords = SimpleNamespace(digest="another")
+    drafter, others = load(bundles.drafter), SimpleNamespace(digest="another", placeholders=None)
+    other_subwords = Translator(drafter.description, drafter.models, others, drafter.runtime)
     with pytest.raises(ConfigError) as refused:
         plain.translate(LINES, search="verified", drafter=other_subwords)
     fields = {"setting": "drafter", "mentions": ("subwords",)}

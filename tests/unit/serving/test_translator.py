@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -176,8 +177,8 @@ def test_a_rescorer_that_cannot_rank_is_refused_by_name(translators, tiny_bundle
     with pytest.raises(ConfigError) as refused:
         translators["score"].translate(["Hund"], search="latent-search", rescorer=translators["lvm"])
     assert (refused.value.setting, refused.value.value) == ("rescorer", "lvm")
-    other_subwords = Translator.load(tiny_bundles["transformer"], device="cpu", threads=1)
-    other_subwords.subwords = type("Others", (), {"digest": "another"})()
+    rescorer, others = translators["transformer"], SimpleNamespace(digest="another", placeholders=None)
+    other_subwords = Translator(rescorer.description, rescorer.models, others, rescorer.runtime)
     with pytest.raises(ConfigError) as refused:
         translators["score"].translate(["Hund"], search="latent-search", rescorer=other_subwords)
     fields = {"setting": "rescorer", "mentions": ("subwords",)}
@@ -591,19 +592,23 @@ class Graphs(EagerSession):
         super().__init__("cpu")
         self.gains_in_batches, self.can_export = gains, can_export
         self.exported, self.tries, self.sizes = set(), [], []
+        self.exported_at_first = None
 
     def ready(self, _request, alone):
         return alone in self.exported
 
     def prepare(self, _request, alone):
         self.tries.append(alone)
-        self.exported |= {alone} if self.can_export else set()
-        return self.can_export
+        if not self.can_export:
+            raise ConfigError("engine", problem="it cannot export")
+        self.exported.add(alone)
 
     def gains(self, _request, alone):
         return alone or self.gains_in_batches
 
     def compute(self, sources, request):
+        if not self.sizes:
+            self.exported_at_first = set(self.exported)
         self.sizes.append(len(sources))
         return super().compute(sources, request)
 
@@ -613,10 +618,10 @@ def counting(tiny_bundles, monkeypatch):
     """A function that opens a translator with engine auto, and gives it with its engine, which counts exports."""
     pytest.importorskip("onnxruntime", reason="needs the extra fast")
 
-    def opened(**options):
+    def opened(engine="auto", **options):
         graphs = Graphs(**options)
         monkeypatch.setattr(exported, "open_networks", lambda _system: graphs)
-        return Translator.load(tiny_bundles["score"], device="cpu", threads=1), graphs
+        return Translator.load(tiny_bundles["score"], device="cpu", threads=1, engine=engine), graphs
 
     return opened
 
@@ -646,6 +651,27 @@ def test_the_command_exports_a_graph_where_its_input_is_long(
         in_process("--bundle", "none", "--batch", str(batch), "--input", source, "--output", output)
         assert output.read_text().split("\n")[:-1] == translators["score"].translate(lines)
         assert graphs.tries == tries and bool(graphs.sizes) == (bool(tries) and can_export)
+
+
+@pytest.mark.parametrize(("batch", "exported_forms"), [(1, {True}), (3, {False, True})])
+def test_the_command_exports_all_graphs_of_a_named_engine_before_its_first_request(
+    batch, exported_forms, counting, monkeypatch, in_process, tmp_path
+):
+    """A last batch may be a sentence by itself."""
+    (tmp_path / "empty").touch()
+    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
+    words = ("--bundle", "none", "--batch", str(batch), "--engine", "fast", "--input")
+    for file, exports, can_export in (
+        ("empty", set(), True),
+        ("in", exported_forms, True),
+        ("in", {batch == 1}, False),
+    ):
+        translator, graphs = counting("fast", can_export=can_export)
+        with monkeypatch.context() as patched:
+            patched.setattr(command.Translator, "load", lambda *_, opened=translator: opened)
+            code, out, error = in_process(*words, tmp_path / file)
+        assert bool(code) != can_export and ("cannot export" in error) != can_export
+        assert set(graphs.tries) == exports and graphs.exported_at_first == (exports if out else None)
 
 
 def test_auto_takes_a_graph_that_is_there_and_leaves_batches_that_lose_to_our_own_code(counting, translators):
@@ -962,7 +988,12 @@ def test_placeholders_of_the_source_come_back(translators, tmp_path, monkeypatch
     lines = ["der <i>Hund</i>", "siehe %7", "a %3"]
     texts = translator.translate(lines, normalised=normalised, remove_repetitions="none")
     assert texts == ["the <i>dog</i>", "see", "%3"]
-    assert translator.placeholders == {"spans": 4, "missing": 1, "surplus": 0, "dropped": 1}
+    outcomes = [translation.placeholders for translation in translator.translate(lines, n_best=1)]
+    assert [tuple(counts.values()) for counts in outcomes] == [(2, 0, 0, 0), (1, 1, 0, 0), (1, 0, 0, 1)]
+    (together,) = translator.translate([" ".join(["Ein Hund %1."] * 3)], n_best=1)
+    assert together.placeholders == {"spans": 3, "missing": 1, "surplus": 0, "dropped": 2}
+    numbered = translator.translate(lines, normalised=normalised, remove_repetitions="none", placeholders=False)
+    assert numbered == ["the <1>dog<2>", "see", "<1> <2>"]
     # Symbols have a number where subwords are shown.
     translation = translator.translate(lines, normalised=normalised, return_scores=True)[0]
     for shown in (translation.source, translation.hypotheses[0].subwords):

@@ -1,0 +1,168 @@
+"""An opened bundle: its networks by role, and the settings of its searches with its defaults."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+
+from workflow_src import registry
+from workflow_src.config.experiment import Removal, removal
+from workflow_src.config.recipe import READS_TEXT
+from workflow_src.data.subwords import Subwords
+from workflow_src.errors import ConfigError, InputError
+from workflow_src.runtime.bounded import Bounded
+from workflow_src.serving import bundle
+from workflow_src.serving.bundle import Description
+from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Role, Search, SearchSettings, parse, phrase
+from workflow_src.types import max_positions
+
+# Settings of searches whose look-ups are cached, for calls with one sentence.
+CACHED_SETTINGS = 64
+
+
+class OpenBundle:
+    """A bundle with its networks (`models`, by name) in memory.
+
+    `own` has the names and families of the system's own network and of its base's, in this order; `carried` the names
+    of all others by the role of searches that they fill. `searches` are names of searches.
+    """
+
+    def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords):
+        self.description, self.models, self.subwords = description, models, subwords
+        self.searches = list(description.searches)
+        self.carried = bundle.roles(description)
+        self._all = bundle.networks(description)
+        self.own = [(name, family) for name, family in self._all if name not in self.carried.values()]
+        self.name, self.family = self.own[0]
+        self._networks: Bounded[SearchSettings, dict[str, nn.Module]] = Bounded(CACHED_SETTINGS)
+        self._removals: Bounded[SearchSettings, Removal] = Bounded(CACHED_SETTINGS)
+
+    @functools.cached_property
+    def longest_source(self) -> int:
+        """Subwords of the longest source that the system reads, without its end symbol."""
+        return min(max_positions(self.models[name]) for name, _ in self.own) - 1
+
+    @functools.cached_property
+    def longest_trained(self) -> int | None:
+        """Subwords of the longest source that the system was trained on; None where that is not known."""
+        lengths = [self.description.models[name].longest_source for name, _ in self.own]
+        return min((length for length in lengths if length is not None), default=None)
+
+    def removal(self, settings: SearchSettings) -> Removal:
+        """The removal of repetitions for a search: by the traits of the network that outputs its words."""
+        found = self._removals.get(settings)
+        if found is None:
+            decoding = registry.decoded(settings, [(entry, entry[1]) for entry in self.own])
+            traits = self._traits(decoding[0]) if decoding else frozenset()
+            found = removal(AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions)
+            self._removals[settings] = found
+        return found
+
+    def _traits(self, name: str) -> frozenset[str]:
+        """Traits of a network of `own`, without those that its settings take away."""
+        family, config = dict(self.own)[name], getattr(self.models.get(name), "config", None)
+        return family.traits - (frozenset() if config is None else family.lacks(config))
+
+    def networks(self, settings: SearchSettings, systems: Mapping[str, OpenBundle]) -> dict[str, nn.Module]:
+        """The networks of a search by role; `systems` fill roles that its settings name.
+
+        Raises ConfigError for a role without a network, and for a search that the networks were not trained for.
+        """
+        if systems:
+            return self._filled(settings, systems)
+        networks = self._networks.get(settings)
+        if networks is None:
+            networks = self._networks[settings] = self._filled(settings, {})
+        return dict(networks)
+
+    def _filled(self, settings: SearchSettings, systems: Mapping[str, OpenBundle]) -> dict[str, nn.Module]:
+        declared = registry.search_of(settings)
+        for name, family in self.own:
+            if reason := family.refuses(self.models[name].config, declared, settings):
+                problem = f"with family {family.name} it {reason}"
+                raise ConfigError("search", declared.name, problem=problem)
+        roles = registry.needs(settings)
+        family_roles = registry.of_the_family(settings, self.carried)
+        named = {role: self.models[name] for role, name in family_roles.items()}
+        for name, role in settings.roles().items():
+            value, partner = getattr(settings, name), systems.get(role)
+            if partner is not None:
+                named[role] = partner.network_for(self, name, roles[role])
+            elif role in self.carried and value == self.description.defaults.get(name):
+                named[role] = self.models[self.carried[role]]
+            elif value is not None:
+                hint = f"open it with Translator.load, and give the translator as {name}"
+                raise ConfigError(name, value, problem="its bundle is not open", hint=hint)
+        return registry.fill(roles, [(self.models[name], family) for name, family in self._all], named)
+
+    def network_for(self, other: OpenBundle, setting: str, role: Role) -> nn.Module:
+        """The system's own network, for a role in a search of another system that a setting names.
+
+        Raises ConfigError where it cannot fill the role.
+        """
+        system = self.description.system
+        if not self.models:
+            problem = "it is the folder of another engine, which scores no given text"
+            raise ConfigError(setting, system, problem=problem, hint="give its bundle")
+        if role.trait is not None and role.trait not in self._traits(self.name):
+            families = registry.families().items()
+            fitting = " or ".join(name for name, candidate in families if role.trait in candidate.traits)
+            problem = f"no system that {phrase(role.trait)}"
+            raise ConfigError(setting, system, problem=problem, hint=f"give the bundle of one of family {fitting}")
+        if "subwords" in role.agree and self.subwords.digest != other.subwords.digest:
+            problem = "it was trained with other subwords than this system"
+            raise ConfigError(setting, system, problem=problem, hint="give one trained on the same recipe")
+        if self.family.imported and self.subwords.placeholders is not None:
+            raise ConfigError(setting, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
+        return self.models[self.name]
+
+    def settings(self, search: str | None, fields: Mapping[str, Any]) -> SearchSettings:
+        """Settings of a search (default: the bundle's). Missing `fields` get the bundle's defaults for the search, or
+        else the search's own. The text "none" replaces a default of the bundle by None, where None is the search's.
+
+        Raises ConfigError for a search that the bundle lacks, for fields that the search lacks, that are out of range
+        or without effect; InputError for a system that translates nothing.
+        """
+        if not self.searches:
+            raise InputError(self.description.system, "is no system that translates", "give the bundle of one")
+        declared = self._search(search or self.description.defaults["search"])
+        kind = declared.settings
+        for name in fields:
+            if name not in kind.model_fields:
+                raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
+        defaults, roles = bundle.defaults(self.description, declared), kind.named("role")
+        # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
+        if any(name in fields and fields[name] is None for name in roles if name in defaults):
+            defaults = {name: value for name, value in defaults.items() if name in roles}
+        changed = {name: value for name, value in fields.items() if value is not None or name in roles}
+        reset = {n for n, v in changed.items() if v == "none" and n in defaults and kind.default(n) is None}
+        settings = parse(kind, {n: value for n, value in {**defaults, **changed}.items() if n not in reset})
+        # Dev may have chosen a default of the bundle beside a setting that turns it off.
+        settings.check_used(names=changed)
+        return self.completed(settings)
+
+    def _search(self, name: str) -> Search:
+        if name not in self.searches:
+            raise ConfigError("search", name, allowed=self.searches)
+        return registry.searches()[name]
+
+    def completed(self, settings: SearchSettings) -> SearchSettings:
+        """Settings that name the search whose steps are taken: by default the first of the system with steps.
+
+        Raises ConfigError for a search, or for steps, that the system lacks.
+        """
+        self._search(registry.search_of(settings).name)
+        if not settings.named("steps"):
+            return settings
+        names = dict.fromkeys(name for _, family in self.own for name in registry.searches_of(family))
+        stepping = [name for name in names if registry.searches()[name].refines]
+        for name in settings.named("steps"):
+            value = getattr(settings, name)
+            if value is None and stepping:
+                settings = settings.model_copy(update={name: stepping[0]})
+            elif value is not None and value not in stepping:
+                raise ConfigError(name, value, allowed=stepping)
+        return settings
