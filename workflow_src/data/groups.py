@@ -41,21 +41,21 @@ def groups_of(pairs: Pairs) -> Groups:
 
     Every sentence is a node by the 64 bits of its hash; both sentences of a pair are joined, and each `bare` sentence
     with its key. A group has the name of the second sentence of a pair, that of the last group which others were joined
-    to: draws depend on the order of names. Memory for about 200 bytes a pair.
+    to: draws depend on the order of names. Memory for about 100 bytes a pair.
     """
     count = len(pairs)
-    first, second = np.empty(count, np.uint64), np.empty(count, np.uint64)
-    starts = np.empty(count, f"S{START}")
+    # Of all first sentences, then of all second ones.
+    sentences, starts = np.empty((2, count), np.uint64), np.empty(count, f"S{START}")
     # Pairs with a sentence whose key is not its bare form, and the nodes of both keys.
-    keyed = array.array("q")
+    keyed = array.array("i")
     keys: list[np.ndarray] = [np.zeros((2, 0), np.uint64)]
     for begin in range(0, count, BLOCK):
         block = [pairs[row] for row in range(begin, min(begin + BLOCK, count))]
         bares = [(bare(source), bare(target)) for source, target in block]
         here = slice(begin, begin + len(block))
         # The digits keep the two sides apart.
-        first[here] = hashes(["0" + source for source, _ in bares])
-        second[here] = hashes(["1" + target for _, target in bares])
+        for side in (0, 1):
+            sentences[side, here] = hashes([f"{side}{texts[side]}" for texts in bares])
         starts[here] = [target.encode("utf-8")[:START] for _, target in bares]
         others = []
         for place, pair in enumerate(block):
@@ -65,31 +65,51 @@ def groups_of(pairs: Pairs) -> Groups:
                     others.append((place, names))
         keyed.extend(begin + place for place, _ in others)
         keys.append(np.stack([hashes([f"{side}{names[side]}" for _, names in others]) for side in (0, 1)]))
-    all_keys = np.concatenate(keys, axis=1)
-    _, nodes = np.unique(np.concatenate([first, second, *all_keys]), return_inverse=True)
-    del first, second, all_keys, keys
-    above = _joined(nodes.astype(np.int32), count, keyed)
-    root = above[nodes[:count]]
-    rows = np.argsort(root, kind="stable")
-    begins = np.flatnonzero(np.diff(root[rows], prepend=-1))
-    # A pair whose second sentence is that of the group's name.
+    sentences = np.concatenate([sentences.reshape(-1), *np.concatenate(keys, axis=1)])
+    nodes, shared = _nodes(sentences)
+    del sentences, keys
+    above = _joined(nodes, shared, count, keyed)
+    # A pair whose second sentence is that of a group's name.
     named = np.empty(len(above), np.int32)
-    named[nodes[count : 2 * count]] = np.arange(count)
-    named = named[root[rows[begins]]]
-    return Groups(rows, np.append(begins, count), _by_name(starts[named], named, pairs))
+    named[nodes[count : 2 * count]] = np.arange(count, dtype=np.int32)
+    root = above[nodes[:count]]
+    del above, nodes, shared
+    rows = np.argsort(root, kind="stable").astype(np.int32)
+    begins = np.append(np.flatnonzero(np.diff(root[rows], prepend=-1)), count).astype(np.int32)
+    named = named[root[rows[begins[:-1]]]]
+    starts = starts[named]
+    return Groups(rows, begins, _by_name(starts, named, pairs))
 
 
-def _joined(nodes: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarray:
-    """The root of every node, after `count` pairs of nodes and those of keys were joined in their order."""
-    times = np.bincount(nodes)
-    above = np.arange(len(times), dtype=np.int32)
+def _nodes(hashed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The node of each hash, numbered in the order of their values, and whether a node comes more than once."""
+    order = np.argsort(hashed)
+    is_new = np.ones(len(hashed), bool)
+    for begin in range(1, len(hashed), BLOCK):
+        block = hashed[order[begin - 1 : begin + BLOCK]]
+        is_new[begin : begin + BLOCK] = block[1:] != block[:-1]
+    sorted_nodes = np.cumsum(is_new, dtype=np.int32)
+    sorted_nodes -= 1
+    shared = np.zeros(sorted_nodes[-1] + 1 if len(hashed) else 0, bool)
+    shared[sorted_nodes[~is_new]] = True
+    nodes = np.empty(len(hashed), np.int32)
+    nodes[order] = sorted_nodes
+    return nodes, shared
+
+
+def _joined(nodes: np.ndarray, shared: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarray:
+    """The root of every node, after `count` pairs of nodes and those of keys were joined in their order.
+
+    `shared` says of nodes whether they come more than once.
+    """
+    above = np.arange(len(shared), dtype=np.int32)
     first, second = nodes[:count], nodes[count : 2 * count]
     # A first sentence that comes once joins the group of its second one. Others in their order: they move groups.
-    shared = times[first] > 1
-    shared[np.frombuffer(keyed, np.int64)] = True
-    above[first[~shared]] = second[~shared]
+    moves = shared[first]
+    moves[np.frombuffer(keyed, np.int32)] = True
+    above[first[~moves]] = second[~moves]
     parents = array.array("i", above.tobytes())
-    del times, above
+    del above
 
     def find(node: int) -> int:
         root = node
@@ -104,7 +124,7 @@ def _joined(nodes: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarra
         if root != other_root:
             parents[root] = other_root
 
-    rows = np.flatnonzero(shared)
+    rows = np.flatnonzero(moves)
     place = 0
     for begin in range(0, len(rows), BLOCK):
         block = rows[begin : begin + BLOCK]
@@ -123,7 +143,11 @@ def _joined(nodes: np.ndarray, count: int, keyed: array.array[int]) -> np.ndarra
 def _by_name(starts: np.ndarray, rows: np.ndarray, pairs: Pairs) -> np.ndarray:
     """Numbers of groups in the order of their names, by the starts of these and the rows that have them."""
     order = np.argsort(starts, kind="stable")
-    equal = starts[order[1:]] == starts[order[:-1]]
+    equal = np.zeros(max(len(order) - 1, 0), bool)
+    for begin in range(0, len(equal), BLOCK):
+        block = starts[order[begin : begin + BLOCK + 1]]
+        equal[begin : begin + BLOCK] = block[1:] == block[:-1]
+    order = order.astype(np.int32)
     bounds = np.flatnonzero(np.diff(equal.astype(np.int8), prepend=0, append=0)).tolist()
     for begin, end in zip(bounds[::2], bounds[1::2], strict=True):
         run = order[begin : end + 1]

@@ -24,7 +24,7 @@ class SplitRows:
     held_out_group     it is connected to the pair of dev or test that its group gave
     """
 
-    train: array.array[int] = dataclasses.field(default_factory=lambda: array.array("q"))
+    train: array.array[int] = dataclasses.field(default_factory=lambda: array.array("i"))
     dev: list[int] = dataclasses.field(default_factory=list)
     test: list[int] = dataclasses.field(default_factory=list)
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -66,13 +66,17 @@ def _spelled_too_long(pairs: Pairs, rows: SplitRows, longest: int) -> set[int]:
     near = [row for row in held_out if any(len(escape_all(text)) > longest for text in pairs[row])]
     if not near:
         return set()
-    escapes = [Escape(set().union(*(pairs[row][side] for row in rows.train)), BPE_SIGNS) for side in (0, 1)]
+    alphabets: tuple[set[str], set[str]] = set(), set()
+    for row in rows.train:
+        for characters, text in zip(alphabets, pairs[row], strict=True):
+            characters.update(text)
+    escapes = [Escape(characters, BPE_SIGNS) for characters in alphabets]
     return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
 
 
 def _drawn(pairs: Pairs, groups: Groups, settings: GroupSplit, too_long: set[int]) -> SplitRows:
     draw = random.Random(settings.seed)
-    order = array.array("q", groups.by_name.tolist())
+    order = array.array("i", groups.by_name.tobytes())
     draw.shuffle(order)
     split = SplitRows()
     waiting = [name for name in ("dev", "test") if getattr(settings, name)]

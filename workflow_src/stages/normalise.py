@@ -5,7 +5,6 @@ Of text in one language, lines that came before or are in dev or test are droppe
 
 from __future__ import annotations
 
-import array
 import contextlib
 import itertools
 from collections import Counter
@@ -197,18 +196,17 @@ def divided(
             yield turns.split_of((row.source, row.target)), row
         return
     turned = languages[1] == split.key_language
-    numbers = array.array("q")
     with StoredRows(folder) as stored:
         for row in rows:
-            stored.append([*((row.target, row.source) if turned else (row.source, row.target)), *row.raw])
-            numbers.append(row.number)
+            pair = (row.target, row.source) if turned else (row.source, row.target)
+            stored.append([*pair, *row.raw, str(row.number)])
         chosen = connected_groups(stored, split)
         dropped.update(chosen.dropped)
         for name in ("train", "dev", TEST):
             for place in getattr(chosen, name):
-                first, second, *raw = stored.texts(place)
+                first, second, *raw, number = stored.texts(place)
                 pair = (second, first) if turned else (first, second)
-                yield name, Row(*pair, tuple(raw), numbers[place])
+                yield name, Row(*pair, tuple(raw), int(number))
 
 
 def assigned_rows(
