@@ -259,10 +259,10 @@ def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evide
     return Evidence.of(results(rows).figures, pairs, margin, unfinished, metrics)
 
 
-PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "batch": 64, "threads": 1, "baseline": None}
+PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "threads": 1, "baseline": None}
 PROTOCOL |= {"name": "cpu-1-thread", "engines": {}, "not_timed": []}
 PROTOCOL |= {"device": "cpu", "device_name": None, "precision": "float32", "other_load_cores": [0.1]}
-PROTOCOL |= {"disturbed_rounds": 0, "redone_rounds": 0, "disturbed_above_cores": 0.25}
+PROTOCOL |= {"redone_rounds": 0, "disturbed_above_cores": 0.25}
 
 
 NO_COSTS = StepCosts(failure=None, costs=(), ratios=())

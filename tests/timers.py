@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from workflow_src.evaluation.speed.processes import WAITING
-from workflow_src.evaluation.speed.rows import DeviceInfo
+from workflow_src.evaluation.speed.processes import WAITING, DeviceInfo
 from workflow_src.evaluation.speed.timing import Local
 
 
@@ -17,7 +16,7 @@ def ends(_order):
 class Faulty:
     """A timer that ends its process, or fails."""
 
-    def time_row(self, row, lines, speed):
+    def time_row(self, row, lines, speed, largest_batch):
         if lines == ["end"]:
             os._exit(3)
         return {}[lines[0]]

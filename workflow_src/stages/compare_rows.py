@@ -98,15 +98,16 @@ class Pair:
 
 
 def pairs_of(rows: Sequence[Row]) -> list[Pair]:
-    """All pairs of rows of one seed: with the baseline and the controls of a row, in each variant; and with every
-    autoregressive row, repetitions removed as in the main table."""
+    """All pairs of rows of one seed: with the baseline and the controls of a row, in each variant of its figures;
+    and with every autoregressive row, repetitions removed as in the main table."""
     by_key = {row.key: row for row in rows}
     pairs = []
     for row in rows:
         partners: list[tuple[Why, tuple[str, str]]] = [("baseline", row.baseline)] if row.baseline else []
         partners += [("control", control) for control in row.controls.values()]
         there = [(why, other) for why, key in partners if (other := by_key.get((*key, row.seed)))]
-        pairs += [Pair(row, other, why, removed) for why, other in there for removed in VARIANTS]
+        removals = [row.repetitions_removed] if row.autoregressive else [*VARIANTS]
+        pairs += [Pair(row, other, why, removed) for why, other in there for removed in removals]
         rivals = (rival for rival in rows if rival.autoregressive and rival.seed == row.seed and rival is not row)
         pairs += [Pair(row, rival, "autoregressive", row.repetitions_removed) for rival in rivals]
     return pairs

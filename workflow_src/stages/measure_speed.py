@@ -12,7 +12,6 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import Field
 
@@ -20,10 +19,10 @@ from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode, SystemDecode
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, InputError, TimingFailed
-from workflow_src.evaluation.speed import summary, timing, worker
-from workflow_src.evaluation.speed.measured import FORMAT, check
-from workflow_src.evaluation.speed.processes import Worker
-from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Protocol, Timing
+from workflow_src.evaluation.manifest import Key
+from workflow_src.evaluation.speed import processes, summary, timing
+from workflow_src.evaluation.speed.measured import FORMAT, Measurement, Speed
+from workflow_src.evaluation.speed.processes import DeviceInfo, Order, Worker
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
@@ -39,6 +38,16 @@ ONE_THREAD = "this job has one CPU thread, which cpu-1-thread measures; on a clu
 COUNTED_LENGTH = 20
 # Folders by their kind (`OWN`: bundles, else what an engine exports) and system.
 Folders = dict[str, dict[str, Path]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """A device and a number of threads for timing; `problem`: why it cannot be used here, if so."""
+
+    name: str
+    device: str
+    threads: int
+    problem: str = ""
 
 
 class SpeedSettings(Frozen):
@@ -193,7 +202,7 @@ def start_workers(
     failures: dict[str, TimingFailed] = {}
     started: dict[str, Worker] = {}
     for engine, order in engine_orders.items():
-        started[engine] = Worker(worker.make, order)
+        started[engine] = Worker(processes.make, order)
         stack.callback(started[engine].close)
     for engine, timer in started.items():
         try:
@@ -224,7 +233,7 @@ def measure(
     folders: Folders,
     precision: str,
     reference: Key | None,
-) -> dict[str, Any]:
+) -> Measurement:
     """All figures under one protocol, its conditions, and the rows that could not be timed, with the reasons."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
     measured = timing.Measured({}, [], 0)
@@ -236,33 +245,26 @@ def measure(
             timers, failures = start_workers(protocol.name, engine_orders, stack)
         else:
             timers, failures = {}, {engine: TimingFailed(engine, protocol.problem) for engine in engine_orders}
-        not_timed = {row.key: failures[row.engine_word] for row in rows if row.engine_word in failures}
         if timers:
             device_infos = {engine: timer.device for engine, timer in timers.items()}
             usable_rows = [row for row in rows if row.engine_word in timers]
             lengths = lengths_of(lines, timers, usable_rows, reference)
-            how_often = Timing(speed.warmup, speed.repeats, speed.batch)
             report = functools.partial(log.info, "%s: %s", protocol.name)
-            measured = timing.measure(timers, usable_rows, lines, how_often, report)
-    figures = summary.results(rows, measured, reference, lengths, operations(rows, folders[OWN]))
+            measured = timing.measure(timers, usable_rows, lines, speed, report)
+        measured.failures |= {row.key: failures[row.engine_word] for row in rows if row.engine_word in failures}
     absent = DeviceInfo(protocol.device.split(":")[0], None, precision)
     device_info = device_infos.get(OWN) or next(iter(device_infos.values()), absent)
-    conditions = speed.model_dump(mode="json", exclude={"protocols"}) | {
+    conditions = {
         "name": protocol.name,
         "sentences": len(lines),
-        "device": device_info.device,
-        "device_name": device_info.device_name,
+        "warmup": speed.warmup,
+        "repeats": speed.repeats,
         "threads": protocol.threads,
-        "precision": device_info.precision,
-        "not_timed": summary.not_timed(rows, not_timed | measured.failures),
+        **dataclasses.asdict(device_info),
         "engines": {engine: answer.precision for engine, answer in device_infos.items()},
-        "baseline": figures.pop("baseline"),
-        "other_load_cores": measured.load,
-        "disturbed_rounds": sum(load > timing.DISTURBED_SHARE for load in measured.load),
-        "redone_rounds": measured.redone,
         "disturbed_above_cores": timing.DISTURBED_SHARE,
     }
-    return figures | {"protocol": conditions}
+    return summary.measurement(rows, measured, conditions, reference, lengths, operations(rows, folders[OWN]))
 
 
 def run(inputs: Inputs) -> str:
@@ -282,12 +284,12 @@ def run(inputs: Inputs) -> str:
         measure(protocol, rows, speed, lines, folders, machine.precision, inputs.settings.reference)
         for protocol in protocols(speed.protocols, gpu(machine.device), cores())
     ]
-    content = {"format": FORMAT, "protocols": measured, "provenance": record}
-    check(content, inputs.output)
-    write_json(inputs.output, content)
-    names = ", ".join(figures["protocol"]["name"] for figures in measured)
-    redone = sum(figures["protocol"]["redone_rounds"] for figures in measured)
-    failed = sum(len(figures["protocol"]["not_timed"]) for figures in measured)
+    content = Speed(protocols=tuple(measured), provenance=record)
+    write_json(inputs.output, {"format": FORMAT, **content.model_dump(mode="json")})
+    conditions = [measurement.protocol for measurement in measured]
+    names = ", ".join(protocol.name for protocol in conditions)
+    redone = sum(protocol.redone_rounds for protocol in conditions)
+    failed = sum(len(protocol.not_timed) for protocol in conditions)
     failures = f", {failed} rows not timed" if failed else ""
     return f"{inputs.output}: {len(rows)} rows, {names}, {len(lines)} sentences, {redone} rounds redone{failures}"
 

@@ -170,7 +170,6 @@ def _speed(rows):
         "precision": "float32",
         "baseline": {"system": "teacher", "name": "beam-4"},
         "other_load_cores": [0.01, 0.12],
-        "disturbed_rounds": 0,
         "redone_rounds": 1,
         "disturbed_above_cores": 0.25,
     }

@@ -17,11 +17,11 @@ from pretended_cuda import environment
 from refusals import fields_of
 from stage_words import stage_line, start_stage
 
+from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError, TimingFailed
-from workflow_src.evaluation.speed import worker
-from workflow_src.evaluation.speed.processes import WAITING, Worker
-from workflow_src.evaluation.speed.rows import Order, Protocol, Timing
+from workflow_src.evaluation.speed import processes
+from workflow_src.evaluation.speed.processes import WAITING, Order, Worker
 from workflow_src.evaluation.speed.timing import OtherLoad, measure
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.serving.translator import Translator
@@ -109,9 +109,8 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
     assert first["speedup"] == 1 and first["latency_ms"] > 0 and first["sentences_per_second"] > 0
     # Lengths in subwords of the three sentences that are measured.
     lengths = [len(ids) for ids in Translator.load("t", "cpu").subwords.encode_source(lines[:3])]
-    groups = [(group["shortest"], group["longest"], group["sentences"]) for group in first["by_length"]]
-    assert sum(count for *_, count in groups) == 3 and lengths[0] > max(lengths[1:])
-    assert all(sum(a <= n <= b for n in lengths) == count for a, b, count in groups)
+    groups = [(group["shortest"], group["longest"]) for group in first["by_length"]]
+    assert lengths[0] > max(lengths[1:]) and all(sum(a <= n <= b for a, b in groups) == 1 for n in lengths)
     assert (groups[0][0], groups[-1][1]) == (min(lengths), max(lengths))
     protocol = speed["protocol"]
     assert protocol["sentences"] == 3 and protocol["device"] == "cpu" and protocol["precision"] == "float32"
@@ -160,7 +159,7 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
     monkeypatch.setattr(Translator, "search_ids", record)
     (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
     speed = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned"}], chosen="teacher/tuned=chosen.json")
-    assert speed["rows"][0]["length_penalty"] == 0.25 and {settings.length_penalty for settings in timed} == {0.25}
+    assert len(speed["rows"]) == 1 and {settings.length_penalty for settings in timed} == {0.25}
     assert "chosen teacher tuned" in speed["provenance"]["inputs"]
 
 
@@ -258,7 +257,7 @@ def test_real_processes_measure_both_engines(tmp_path, tiny_bundles, run_stage):
     assert all(row["latency_ms"] > 0 for row in speed["rows"])
     assert speed["protocol"]["engines"] == {"eager": "float32", "ctranslate2-int8": "int8"}
     (cost,) = speed["step_costs"]["costs"]
-    assert cost["search"] == "delta" and cost["operations_a_position"] > 0
+    assert cost["search"] == "delta"
 
 
 def test_operations_of_a_step_are_those_of_what_a_step_computes(tiny_bundles):
@@ -316,7 +315,7 @@ def test_a_batch_that_does_not_fit_on_a_gpu_ends_its_growth_and_is_said(tmp_path
 
 def test_a_worker_that_refuses_or_dies_says_so():
     with pytest.raises(ArtifactError) as refused:
-        Worker(worker.make, _order("/nowhere/at/all")).wait()
+        Worker(processes.make, _order("/nowhere/at/all")).wait()
     assert refused.value.path == "/nowhere/at/all"
     with pytest.raises(TimingFailed) as ended:
         Worker(timers.ends, _order("x")).wait()
@@ -344,7 +343,7 @@ def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):
     timing_worker, row = Worker(timers.growing, _order("x")), parse(Decode, ROWS[1])
     try:
         timing_worker.wait()
-        measured = measure({"eager": timing_worker}, [row], ["a", "b"], Timing(0, 1, 4))
+        measured = measure({"eager": timing_worker}, [row], ["a", "b"], SpeedConfig(warmup=0, repeats=1, batch=4))
     finally:
         timing_worker.close()
     times = measured.times[row.key]
@@ -401,10 +400,10 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
         "compute_type": "int8",
     }
     folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
-    row, protocol = parse(Decode, row), Protocol("cpu-1-thread", "cpu", 1)
+    row, protocol = parse(Decode, row), measure_speed.Protocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
-    timer, device = worker.make(order)
+    timer, device = processes.make(order)
     assert {name: translator.engine for name, translator in timer.translators.items()} == {
         "a": "fast-int8",
         "teacher": "eager",

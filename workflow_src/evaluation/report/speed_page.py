@@ -84,7 +84,7 @@ def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
         "machine": f"{machine}, {_threads(protocol)}" if protocol.device == "cuda" else machine,
         "precision": "; ".join([own_precision, *(engine.label for engine in engines if not engine.own)]),
         "sentences": f"{protocol.sentences:,}, after {protocol.warmup} untimed ones",
-        "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {protocol.disturbed_rounds} disturbed",
+        "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {len(protocol.disturbed)} disturbed",
         "cores that other processes used": f"{_range(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
         "size of batches": f"{_range(sizes, 0)}{fastest}",
         "speed-ups over": f"{baseline.system} {baseline.name}" if baseline else "–",

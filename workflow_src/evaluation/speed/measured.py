@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.evaluation.speed.rows import Key
+from workflow_src.evaluation.manifest import Key
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
 
@@ -25,7 +25,7 @@ class LengthGroup(Lenient):
 
 
 class FailedBatch(Lenient):
-    """A size at which batches stopped growing because it failed, and why."""
+    """A size of batch at which the search for the fastest one ended because it failed, and why."""
 
     size: int
     reason: str
@@ -46,9 +46,13 @@ class NotTimed(Lenient):
 
 
 class TimedRow(Lenient):
-    """A decode of a system and its figures (`summary.summarise`); None where they were not measured.
+    """A decode of a system and its figures; None where they were not measured.
 
-    Its settings in the file are not read.
+    A sentence's time is its median over rounds. `latency_ms` is the median over sentences, `latency_mean` the mean,
+    `latency_std` the standard deviation (n - 1) over sentences, which differ in length; `latency_rounds` the median
+    over sentences of each round by itself, whose range shows how well the measurement repeats; `sentences_per_second`
+    uses the median round in batches of `batch`; `failed_batch` is a larger size that failed; `speedup` is that of
+    median latency over the baseline; `subword_share` is the share of time in subwords.
     """
 
     system: str
@@ -89,10 +93,8 @@ class MeasuredProtocol(Lenient):
     sentences: int
     warmup: int
     repeats: int
-    batch: int
     baseline: Reference | None
     other_load_cores: tuple[float, ...]
-    disturbed_rounds: int
     redone_rounds: int
     disturbed_above_cores: float
 
@@ -104,13 +106,18 @@ class MeasuredProtocol(Lenient):
 
 
 class StepCost(Lenient):
+    """Milliseconds of one step: the median over sentences of the slope of a sentence's time over steps."""
+
     system: str
     search: str
     ms_per_step: float
 
 
 class Ratio(Lenient):
-    """The time of a step of `control`, in steps of `search`: as measured, and as predicted from operations."""
+    """The time of a step of `control`, in steps of `search`: as measured, and as predicted from operations.
+
+    None where it is unknown, or where noise was larger than a step.
+    """
 
     control: str
     search: str
@@ -161,12 +168,8 @@ class Speed(Lenient):
         return self.provenance.get("hardware", {}).get("processor")
 
 
-def check(content: Any, where: str | Path) -> Speed:
-    """`content` as checked figures. Raises ArtifactError that names the first wrong key, and `where`."""
-    check_format(content, FORMAT, str(where), AGAIN)
-    return checked(Speed, content, str(where), AGAIN)
-
-
 def read_speed(path: str | Path) -> Speed:
-    """Read speed.json. Raises ArtifactError for a file that is missing, damaged or of another kind."""
-    return check(read_json(path), path)
+    """Read speed.json. Raises ArtifactError that names the first wrong key, also for a file of another kind."""
+    content = read_json(path)
+    check_format(content, FORMAT, str(path), AGAIN)
+    return checked(Speed, content, str(path), AGAIN)

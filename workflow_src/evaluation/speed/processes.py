@@ -8,22 +8,81 @@ environment, and does not control which process computes a row.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import InputError, TimingFailed
-from workflow_src.evaluation.speed.rows import DeviceInfo, Key, Order, Timing
-from workflow_src.evaluation.speed.timing import Local, RowTimes, timing_failed
+from workflow_src.evaluation.manifest import Key
+from workflow_src.evaluation.speed.timing import LARGEST_BATCH, Local, RowTimes, timing_failed
+from workflow_src.registry import engines
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 # Waiting threads spin, because waking a sleeping one takes longer than a product. They spin for a few milliseconds:
 # between two products, but not while another engine's process is timed.
 WAITING = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "100000", "KMP_BLOCKTIME": "1"}
+
+
+@dataclasses.dataclass
+class Order:
+    """The settings of the process of one engine in one precision: folders by system, and how to open them.
+
+    Systems of `in_roles` decode nothing themselves; our own engine opens them.
+    """
+
+    engine: str
+    compute_type: str | None
+    device: str
+    precision: str
+    threads: int
+    folders: dict[str, Path] = dataclasses.field(default_factory=dict)
+    in_roles: tuple[str, ...] = ()
+
+    @property
+    def engine_word(self) -> str:
+        return engines()[self.engine].word(self.compute_type)
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceInfo:
+    """The device of a process: its kind, its name (GPUs), and the precision."""
+
+    device: str
+    device_name: str | None
+    precision: str
+
+
 # Makes the timer of the process, and a description of the device, from a worker's order.
 Make = Callable[[Order], tuple[Any, DeviceInfo]]
+
+
+def make(order: Order) -> tuple[Local, DeviceInfo]:
+    """Load the translators of an order; returns the timer and a description of the device."""
+    from workflow_src.serving.folders import open_translator
+
+    how = order.device, order.precision, order.threads
+    decoding = order.engine, order.compute_type
+    translators = {
+        system: open_translator(folder, *how, *(() if system in order.in_roles else decoding))
+        for system, folder in order.folders.items()
+    }
+    translator = next(translator for system, translator in translators.items() if system not in order.in_roles)
+    device, precision = str(translator.device), order.compute_type or str(translator.precision)
+    kind = device.split(":")[0]
+    if kind != "cuda":
+        return Local(translators), DeviceInfo(kind, None, precision)
+    import torch
+
+    def synchronise() -> None:
+        torch.cuda.synchronize(device)
+
+    device_info = DeviceInfo(kind, torch.cuda.get_device_name(device), precision)
+    return Local(translators, synchronise, grow_batch=True), device_info
 
 
 @contextlib.contextmanager
@@ -108,11 +167,13 @@ class Worker:
     def warm(self, row: Decode, lines: list[str]) -> None:
         self._call("warm", row, lines, row=row.key)
 
-    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes:
-        return self._call("time_row", row, lines, speed, row=row.key)
+    def time_row(
+        self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int = LARGEST_BATCH
+    ) -> RowTimes:
+        return self._call("time_row", row, lines, speed, largest_batch, row=row.key)
 
-    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]:
-        return self._call("time_alternating", rows, lines, speed)
+    def time_alternating(self, rows: list[Decode], lines: list[str], repeats: int) -> list[list[list[float]]]:
+        return self._call("time_alternating", rows, lines, repeats)
 
     def lengths(self, lines: list[str], system: str) -> list[int]:
         return self._call("lengths", lines, system)

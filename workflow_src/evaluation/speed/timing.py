@@ -20,11 +20,12 @@ from typing import Any, Protocol
 
 import psutil
 
+from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError, InputError, TimingFailed
-from workflow_src.evaluation.speed.rows import Key, Timing, step_series
-from workflow_src.registry import default_engine
-from workflow_src.spec import SearchSettings
+from workflow_src.evaluation.manifest import Key
+from workflow_src.evaluation.speed.measured import FailedBatch
+from workflow_src.registry import default_engine, plain, searches
 
 log = logging.getLogger("continuum")
 
@@ -34,6 +35,8 @@ REDOS = 2
 # Number of sentences of the short round, from which the time of all rounds is forecast.
 TRIED = 4
 
+# On a GPU, batches grow from the size of the settings up to this one.
+LARGEST_BATCH = 16384
 # A larger batch is taken on a GPU where it translates at least GAIN times as many sentences a second.
 GAIN = 1.05
 
@@ -45,25 +48,9 @@ class Timer(Protocol):
 
     def warm(self, row: Decode, lines: list[str]) -> None: ...
 
-    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes: ...
+    def time_row(self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int) -> RowTimes: ...
 
-    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]: ...
-
-
-class Translates(Protocol):
-    """A translator of text. Its optional `last_timings` are seconds of the last call by part."""
-
-    def translate(
-        self, lines: list[str], search: SearchSettings, *, batch: int, systems: Mapping[str, Any], split: bool
-    ) -> list[str]: ...
-
-
-@dataclasses.dataclass(frozen=True)
-class FailedBatch:
-    """The size of a batch at which the search for the fastest one ended because it failed, and why."""
-
-    size: int
-    reason: str
+    def time_alternating(self, rows: list[Decode], lines: list[str], repeats: int) -> list[list[list[float]]]: ...
 
 
 @dataclasses.dataclass
@@ -102,7 +89,7 @@ class Measured:
 
     `failures` has the errors of rows that could not be timed and are not in `times`.
     `alternating`: seconds (rounds, N) of the rows for the cost of a step, timed in turns at every sentence;
-    `alternating_load` is the load meanwhile, `steps_failure` the error for which there are none.
+    `steps_failure` is the error for which there are none.
     """
 
     times: dict[Key, RowTimes]
@@ -110,7 +97,6 @@ class Measured:
     redone: int
     failures: dict[Key, TimingFailed] = dataclasses.field(default_factory=dict)
     alternating: dict[Key, list[list[float]]] = dataclasses.field(default_factory=dict)
-    alternating_load: float | None = None
     steps_failure: TimingFailed | None = None
 
 
@@ -173,13 +159,14 @@ class OtherLoad:
 class Local:
     """A timer in this process, with a translator for each system; `synchronise` waits for the device.
 
-    `grow_batch`: throughput with the fastest size of batch (`best_batch`), searched once a row from `Timing.batch` on.
+    A translator has `translate`, and may have `last_timings`, seconds of the last call by part. `grow_batch`:
+    throughput with the fastest size of batch (`best_batch`), searched once a row.
     `report_batch` is called with each size that is tried, and with None afterwards.
     """
 
     def __init__(
         self,
-        translators: Mapping[str, Translates],
+        translators: Mapping[str, Any],
         synchronise: Callable[[], None] = lambda: None,
         grow_batch: bool = False,
     ):
@@ -217,7 +204,9 @@ class Local:
 
         return translated
 
-    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes:
+    def time_row(
+        self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int = LARGEST_BATCH
+    ) -> RowTimes:
         """Time one round of one row: untimed warm-up, every line alone, then all lines in batches."""
         translator, translate = self.translators[row.system], self._call(row)
         for line in lines[: speed.warmup]:
@@ -233,7 +222,7 @@ class Local:
                 times.split_seconds += elapsed
         batch, batch_lines = speed.batch, lines
         if self.grow_batch:
-            batch, times.failed_batch = self._best_batch(row, lines, speed)
+            batch, times.failed_batch = self._best_batch(row, lines, speed.batch, largest_batch)
             batch_lines = _repeated(lines, batch)
         # Batches have other shapes than single sentences: warm up one.
         translate(batch_lines[:batch], batch=batch)
@@ -241,18 +230,18 @@ class Local:
         times.batch, times.batched = batch, len(batch_lines)
         return times
 
-    def time_alternating(self, rows: list[Decode], lines: list[str], speed: Timing) -> list[list[list[float]]]:
+    def time_alternating(self, rows: list[Decode], lines: list[str], repeats: int) -> list[list[list[float]]]:
         """Seconds (rows, rounds, N), one line at a time: at every line all rows take turns, in random order.
 
         Changes of the machine's speed then affect all rows alike, so that differences between rows are accurate. Each
         row is warmed up before.
         """
-        seconds = [[[0.0] * len(lines) for _ in range(speed.repeats)] for _ in rows]
+        seconds = [[[0.0] * len(lines) for _ in range(repeats)] for _ in rows]
         calls = [self._call(row) for row in rows]
         shuffled = random.Random(0)
         for row in rows:
             self.warm(row, lines)
-        for number, (at, line) in itertools.product(range(speed.repeats), enumerate(lines)):
+        for number, (at, line) in itertools.product(range(repeats), enumerate(lines)):
             for place in shuffled.sample(range(len(rows)), len(rows)):
                 seconds[place][number][at] = self._seconds(calls[place], [line], 1)
         return seconds
@@ -264,7 +253,7 @@ class Local:
         translate(lines, batch=batch)
         return time.perf_counter() - began
 
-    def _best_batch(self, row: Decode, lines: list[str], speed: Timing) -> tuple[int, FailedBatch | None]:
+    def _best_batch(self, row: Decode, lines: list[str], start: int, most: int) -> tuple[int, FailedBatch | None]:
         if row.key not in self._batches:
             translate = self._call(row)
 
@@ -274,7 +263,7 @@ class Local:
                 # Programs for a new shape are made in the first of two calls.
                 return min(self._seconds(translate, batch_lines, batch) for _ in range(2))
 
-            self._batches[row.key] = best_batch(run, speed.batch, speed.largest_batch)
+            self._batches[row.key] = best_batch(run, start, most)
             self.report_batch(None)
         return self._batches[row.key]
 
@@ -314,7 +303,7 @@ def best_batch(run: Callable[[int], float], start: int, most: int) -> tuple[int,
         except TimingFailed as failure:
             if not (isinstance(failure.__cause__, MemoryError) or "out of memory" in failure.reason.lower()):
                 raise
-            return best, FailedBatch(batch, "memory ran out")
+            return best, FailedBatch(size=batch, reason="memory ran out")
         if rate >= GAIN * best_rate:
             best, best_rate = batch, rate
     return best, None
@@ -328,7 +317,7 @@ class Attempts:
     Where a batch failed on its growth, the row is timed again with smaller ones.
     """
 
-    def __init__(self, timers: Mapping[str, Timer], speed: Timing) -> None:
+    def __init__(self, timers: Mapping[str, Timer], speed: SpeedConfig) -> None:
         self.failures: dict[Key, TimingFailed] = {}
         self.steps_failure: TimingFailed | None = None
         self._timers, self._speed = timers, speed
@@ -345,13 +334,13 @@ class Attempts:
         except TimingFailed as failure:
             self._give_up(row, failure)
 
-    def time_row(self, row: Decode, lines: list[str], speed: Timing) -> RowTimes | None:
+    def time_row(self, row: Decode, lines: list[str], speed: SpeedConfig) -> RowTimes | None:
         """Times of a round; None where the row cannot be timed."""
         while row.key not in self.failures:
             failed_batch = self._failed_batches.get(row.key)
-            limited = dataclasses.replace(speed, largest_batch=failed_batch.size // 2) if failed_batch else speed
+            largest = failed_batch.size // 2 if failed_batch else LARGEST_BATCH
             try:
-                times = self._timer(row.engine_word).time_row(row, lines, limited)
+                times = self._timer(row.engine_word).time_row(row, lines, speed, largest)
                 times.failed_batch = times.failed_batch or failed_batch
                 return times
             except TimingFailed as failure:
@@ -359,7 +348,7 @@ class Attempts:
                     self._give_up(row, failure)
                 else:
                     log.warning("batches stay smaller: %s\n%s", failure, failure.trace)
-                    self._failed_batches[row.key] = FailedBatch(failure.batch, failure.reason)
+                    self._failed_batches[row.key] = FailedBatch(size=failure.batch, reason=failure.reason)
                     self._restart(row.engine_word)
         return None
 
@@ -367,7 +356,7 @@ class Attempts:
         """Seconds (rounds, N) of rows of our own engine in turns, by key; empty where one fails (`steps_failure`)."""
         engine = default_engine().name
         try:
-            seconds = self._timer(engine).time_alternating(rows, lines, self._speed)
+            seconds = self._timer(engine).time_alternating(rows, lines, self._speed.repeats)
             return {row.key: row_seconds for row, row_seconds in zip(rows, seconds, strict=True)}
         except TimingFailed as failure:
             log.warning("the cost of a step is not measured: %s\n%s", failure, failure.trace)
@@ -393,7 +382,7 @@ class Attempts:
 
 
 def _round(
-    attempts: Attempts, rows: list[Decode], lines: list[str], speed: Timing, number: int
+    attempts: Attempts, rows: list[Decode], lines: list[str], speed: SpeedConfig, number: int
 ) -> tuple[dict[Key, RowTimes], float]:
     # Each round has a random order, so that no row always follows the same row.
     order = random.Random(number).sample(rows, len(rows))
@@ -405,7 +394,7 @@ def _round(
     return times, load.cores
 
 
-def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[Decode], sentences: int, speed: Timing) -> float:
+def expected_seconds(tries: Mapping[Key, RowTimes], stepped: list[Decode], sentences: int, speed: SpeedConfig) -> float:
     """A forecast of the seconds of all rounds, without redone ones, from a short round of every row.
 
     A round translates the warm-up sentences and every sentence one at a time, then a batch and every sentence in
@@ -425,10 +414,10 @@ def _in_words(seconds: float) -> str:
     return f"{seconds / 60:.1f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
 
 
-def _tried(attempts: Attempts, rows: list[Decode], lines: list[str], speed: Timing) -> dict[Key, RowTimes]:
+def _tried(attempts: Attempts, rows: list[Decode], lines: list[str], speed: SpeedConfig) -> dict[Key, RowTimes]:
     """A short round of every row, on sentences from the shortest to the longest."""
     sample = sorted(lines, key=len)[:: math.ceil(len(lines) / TRIED)]
-    one_round = dataclasses.replace(speed, warmup=0, repeats=1)
+    one_round = speed.model_copy(update={"warmup": 0, "repeats": 1})
     return {row.key: times for row in rows if (times := attempts.time_row(row, sample, one_round))}
 
 
@@ -436,7 +425,7 @@ def measure(
     timers: Mapping[str, Timer],
     rows: list[Decode],
     lines: list[str],
-    speed: Timing,
+    speed: SpeedConfig,
     report: Callable[[str], None] = lambda _: None,
 ) -> Measured:
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
@@ -488,7 +477,6 @@ def measure(
         with OtherLoad() as other_load:
             measured.alternating = attempts.time_alternating(stepped, lines)
         measured.steps_failure = attempts.steps_failure
-        measured.alternating_load = other_load.cores
         report(f"steps, rows in turns: other load {other_load.cores:.2f} cores")
     return measured
 
@@ -496,3 +484,22 @@ def measure(
 def _stepped(rows: list[Decode]) -> list[Decode]:
     """The rows that show what a step costs."""
     return [row for group in step_series(rows) for row in group]
+
+
+def series_value(row: Decode) -> int:
+    """The value of the series of a row's search, which has one."""
+    series = searches()[row.search].series
+    assert series, "only searches with a series have rows of a curve"
+    value: int = getattr(row.values, series)
+    return value
+
+
+def step_series(rows: Iterable[Decode]) -> list[list[Decode]]:
+    """Groups of rows of our own engine that differ only in steps, with at least two numbers of steps each."""
+    series: dict[tuple, list[Decode]] = {}
+    for row in rows:
+        search, values = searches()[row.search], row.values
+        if search.even_steps and row.own_engine and not row.tune and plain(values):
+            kept = tuple(getattr(values, name) for name in values.named("follow"))
+            series.setdefault((row.system, search.name, *kept), []).append(row)
+    return [group for group in series.values() if len(set(map(series_value, group))) > 1]

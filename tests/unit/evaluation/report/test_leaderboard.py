@@ -225,8 +225,7 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
     filled = page.read_text()
     assert filled.startswith("before\n") and filled.endswith("<!-- /leaderboard -->\nafter\n") and "old" not in filled
     assert (
-        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 |"
-        in filled
+        "| a (transformer) | raw | greedy | one | `--bundle bundles/a/seed-1 --search greedy` | 45.0 | 1.00 |" in filled
     )
     # An existing CSV file is extended.
     content([row("b", "transformer", "greedy", 46.0, 1.0)], name="two").write(tmp_path / "two")

@@ -123,7 +123,7 @@ def facts(*rows, **protocol) -> dict[str, str]:
 
 
 def test_the_facts_of_a_protocol_are_honest_about_disturbance():
-    load = {"other_load_cores": [0.1, 0.8], "disturbed_rounds": 1, "redone_rounds": 2}
+    load = {"other_load_cores": [0.1, 0.8], "redone_rounds": 2}
     measured = facts(reports.timed("score", "score-1", 1.0), threads=2, **load)
     assert measured["cores that other processes used"].startswith("0.10–0.80; disturbed above ")
     assert measured["rounds"].endswith("; 2 measured again, 1 disturbed") and measured["speed-ups over"] == "–"

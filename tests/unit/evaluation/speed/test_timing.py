@@ -13,10 +13,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError, InputError, TimingFailed
 from workflow_src.evaluation.speed import summary, timing
-from workflow_src.evaluation.speed.rows import Timing, series_value, step_series
+from workflow_src.evaluation.speed.measured import Measurement
+from workflow_src.evaluation.speed.timing import series_value, step_series
 from workflow_src.registry import search_of
 from workflow_src.spec import parse
 
@@ -26,7 +28,9 @@ ROWS = [
     parse(Decode, {"system": "lvm", "name": "delta-1", "search": "delta", "steps": 1}),
     parse(Decode, {"system": "lvm", "name": "delta-2", "search": "delta", "steps": 2}),
 ]
-SPEED = Timing(warmup=2, repeats=4, batch=2)
+SPEED = SpeedConfig(warmup=2, repeats=4, batch=2)
+CONDITIONS = {"name": "cpu-1-thread", "sentences": 3, "warmup": 2, "repeats": 4, "threads": 1, "engines": {}}
+CONDITIONS |= {"device": "cpu", "device_name": None, "precision": "float32", "disturbed_above_cores": 0.25}
 
 
 def own(translators):
@@ -71,26 +75,25 @@ def test_times_are_those_of_the_clock(clock):
     calls = []
     translators = {name: Recorder(calls, clock) for name in ("teacher", "lvm")}
     measured = timing.measure(own(translators), ROWS, ["1", "2", "6"], SPEED)
-    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2, 6])
-    by_name = {row["name"]: row for row in results["rows"]}
+    results = summary.measurement(ROWS, measured, CONDITIONS, ("teacher", "beam-4"), [1, 2, 6])
+    by_name = {row.name: row for row in results.rows}
     delta = by_name["delta-1"]
-    assert delta["latency_ms"] == 4000 and delta["latency_mean"] == 6000
-    assert delta["latency_std"] == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
+    assert delta.latency_ms == 4000 and delta.latency_mean == 6000
+    assert delta.latency_std == pytest.approx(np.std([2000, 4000, 12000], ddof=1))
     # The clock costs the same in every round.
-    assert delta["latency_rounds"] == [4000] * SPEED.repeats
-    assert delta["sentences_per_second"] == pytest.approx(3 / 18)
-    assert delta["subword_share"] == pytest.approx(3 * 0.75 / 18)
-    assert by_name["beam-4"]["speedup"] == 1 and delta["speedup"] == pytest.approx(20 / 4)
-    assert results["baseline"] == {"system": "teacher", "name": "beam-4"}
-    assert results["step_costs"]["costs"][0]["ms_per_step"] == pytest.approx(2000)  # the median sentence, of length 2
-    unknown = dict.fromkeys(("measured", "predicted", "share_of_predicted"))
-    assert results["step_costs"]["ratios"] == [{"control": "delta", "search": "score"} | unknown]
-    assert {row["batch"] for row in results["rows"]} == {2}
-    assert [(g["shortest"], g["sentences"], g["latency_ms"]) for g in delta["by_length"]] == [
-        (1, 1, 2000),
-        (2, 1, 4000),
-        (6, 1, 12000),
-    ]
+    assert delta.latency_rounds == (4000,) * SPEED.repeats
+    assert delta.sentences_per_second == pytest.approx(3 / 18)
+    assert delta.subword_share == pytest.approx(3 * 0.75 / 18)
+    assert by_name["beam-4"].speedup == 1 and delta.speedup == pytest.approx(20 / 4)
+    baseline = results.protocol.baseline
+    assert (baseline.system, baseline.name) == ("teacher", "beam-4")
+    assert results.step_costs.costs[0].ms_per_step == pytest.approx(2000)  # the median sentence, of length 2
+    (ratio,) = results.step_costs.ratios
+    assert (ratio.control, ratio.search, ratio.measured, ratio.predicted) == ("delta", "score", None, None)
+    assert {row.batch for row in results.rows} == {2}
+    assert [(g.shortest, g.latency_ms) for g in delta.by_length] == [(1, 2000), (2, 4000), (6, 12000)]
+    # What is written is what reports read.
+    assert Measurement.model_validate_json(results.model_dump_json()) == results
 
 
 @pytest.mark.parametrize(("sentences", "repeats", "warmup", "batch"), [(4, 1, 2, 2), (9, 3, 0, 4), (40, 2, 10, 64)])
@@ -98,7 +101,7 @@ def test_times_are_those_of_the_clock(clock):
 def test_how_long_it_takes_is_forecast_before_it_starts(clock, sentences, repeats, warmup, batch):
     """On a clock that costs every sentence the same, and a sentence in a batch as much as one alone."""
     translators, messages = {name: Recorder([], clock) for name in ("teacher", "lvm")}, []
-    lines, how = ["0.5"] * sentences, Timing(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
+    lines, how = ["0.5"] * sentences, SpeedConfig(warmup=min(warmup, sentences), repeats=repeats, batch=batch)
     timing.measure(own(translators), ROWS, lines, how, lambda text: messages.append((clock[0], text)))
     began, forecast = messages[0]
     # Rows that are timed in turns are called once more before that.
@@ -115,15 +118,15 @@ def test_throughput_is_of_sentences_where_rounds_have_other_sizes_of_batch():
     times = timing.RowTimes()
     for seconds, batched in ((10.0, 100), (10.0, 200), (40.0, 200)):
         times.add(timing.RowTimes([[0.1]], [seconds], batched, batched))
-    assert summary.summarise(times)["sentences_per_second"] == pytest.approx(10)
+    assert summary.timed_row(ROWS[1], times, None, []).sentences_per_second == pytest.approx(10)
 
 
 def test_rounds_have_medians_of_their_own():
     """Seconds (rounds, sentences): the second round is slow, and one sentence of the third."""
     times = timing.RowTimes([[1, 2, 9], [2, 4, 18], [1, 3, 9]], [1.0, 1.0, 1.0], 3, 3)
-    figures = summary.summarise(times)
-    assert figures["latency_rounds"] == [2000, 4000, 3000]
-    assert figures["latency_ms"] == 3000 and figures["latency_std"] == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
+    figures = summary.timed_row(ROWS[1], times, None, [])
+    assert figures.latency_rounds == (2000, 4000, 3000)
+    assert figures.latency_ms == 3000 and figures.latency_std == pytest.approx(np.std([1000, 3000, 9000], ddof=1))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -166,7 +169,7 @@ def test_disturbed_rounds_are_redone(monkeypatch):
     # The last: of the steps that are timed in turns.
     _loads(monkeypatch, [0.1, 0.9, 0.0, 0.2, 0.1, 0.05])
     measured = timing.measure(own({"lvm": Recorder([])}), ROWS[1:], ["1"], SPEED)
-    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1 and measured.alternating_load == 0.05
+    assert measured.load == [0.1, 0.0, 0.2, 0.1] and measured.redone == 1
     assert len(measured.times[("lvm", "delta-1")].batches) == 4
 
 
@@ -243,17 +246,17 @@ def test_step_costs_and_their_ratio():
     for times in alternating[("score", "score-2")]:
         times[2] = 5.0
     costs = summary.step_costs(delta + score + alone, alternating)
-    assert [cost["search"] for cost in costs["costs"]] == ["delta", "score"]
-    assert [cost["ms_per_step"] for cost in costs["costs"]] == pytest.approx([1.8, 0.6])
-    (ratio,) = costs["ratios"]
-    assert (ratio["control"], ratio["search"]) == ("delta", "score") and ratio["measured"] == pytest.approx(3)
+    assert [cost.search for cost in costs.costs] == ["delta", "score"]
+    assert [cost.ms_per_step for cost in costs.costs] == pytest.approx([1.8, 0.6])
+    (ratio,) = costs.ratios
+    assert (ratio.control, ratio.search) == ("delta", "score") and ratio.measured == pytest.approx(3)
 
 
 @pytest.mark.usefixtures("quiet")
 def test_rows_that_show_step_costs_take_turns_at_every_sentence(clock):
     calls = []
     timer = timing.Local({"lvm": Recorder(calls, clock)})
-    seconds = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED))
+    seconds = np.array(timer.time_alternating(ROWS[1:], ["1", "2", "6"], SPEED.repeats))
     assert seconds == pytest.approx(np.array([[[2, 4, 12]] * 4, [[3, 6, 18]] * 4]))
     timed = calls[2:]
     pairs = [timed[at : at + 2] for at in range(0, len(timed), 2)]
@@ -266,11 +269,11 @@ def test_rows_that_show_step_costs_take_turns_at_every_sentence(clock):
 def test_speed_ups_refer_to_the_row_that_the_experiment_names(clock):
     translators = {name: Recorder([], clock) for name in ("teacher", "lvm")}
     measured = timing.measure(own(translators), ROWS, ["1", "2"], SPEED)
-    rows = summary.results(ROWS, measured, ("lvm", "delta-2"))["rows"]
-    assert [row["speedup"] for row in rows] == pytest.approx([3 / 10, 3 / 2, 1])
+    rows = summary.measurement(ROWS, measured, CONDITIONS, ("lvm", "delta-2")).rows
+    assert [row.speedup for row in rows] == pytest.approx([3 / 10, 3 / 2, 1])
     # A row that was not timed here is replaced by no other one.
-    other = summary.results(ROWS, measured, ("teacher", "beam-8"))
-    assert other["baseline"] is None and {row["speedup"] for row in other["rows"]} == {None}
+    other = summary.measurement(ROWS, measured, CONDITIONS, ("teacher", "beam-8"))
+    assert other.protocol.baseline is None and {row.speedup for row in other.rows} == {None}
 
 
 def test_bad_input_is_named():
@@ -421,10 +424,10 @@ def test_a_size_of_batch_that_fails_ends_its_growth_and_is_said(error, lasting, 
     assert measured.failures == {}
     times = measured.times[("lvm", "delta-1")]
     assert times.batch == 16 and times.failed_batch.size == 32 and len(times.batches) == SPEED.repeats
-    figures = summary.results(ROWS[1:2], measured)["rows"][0]
-    assert figures["failed_batch"]["size"] == 32
+    (figures,) = summary.measurement(ROWS[1:2], measured, CONDITIONS).rows
+    assert figures.failed_batch.size == 32
     if error is INVALID:
-        assert "invalid argument" in figures["failed_batch"]["reason"]
+        assert "invalid argument" in figures.failed_batch.reason
         assert "eager, lvm delta-1, batch 32" in caplog.text and "raise self.error" in caplog.text
 
 
@@ -439,8 +442,9 @@ def test_a_row_that_fails_is_left_out_and_the_others_are_timed(clock, lasting, c
         row.key: (row.key, SPEED.batch) for row in ROWS[1:]
     }
     assert "eager, lvm delta-2, batch 2: KeyError: 'words'" in caplog.text and "raise self.error" in caplog.text
-    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
-    assert [row["name"] for row in results["rows"]] == ["beam-4"] and results["step_costs"]["costs"] == []
+    results = summary.measurement(ROWS, measured, CONDITIONS, ("teacher", "beam-4"), [1, 2])
+    assert [row.name for row in results.rows] == ["beam-4"] and results.step_costs.costs == ()
+    assert [(row.name, row.batch) for row in results.protocol.not_timed] == [("delta-1", 2), ("delta-2", 2)]
 
 
 @pytest.mark.usefixtures("quiet")
@@ -468,9 +472,9 @@ def test_rows_in_turns_that_fail_leave_the_rounds_as_they_are(clock, monkeypatch
 
     monkeypatch.setattr(timer, "time_alternating", failing)
     measured = timing.measure({"eager": timer}, ROWS, ["1", "2"], SPEED)
-    results = summary.results(ROWS, measured, ("teacher", "beam-4"), [1, 2])
-    assert len(results["rows"]) == 3 and results["step_costs"]["costs"] == []
-    assert "a fault" in results["step_costs"]["failure"]
+    results = summary.measurement(ROWS, measured, CONDITIONS, ("teacher", "beam-4"), [1, 2])
+    assert len(results.rows) == 3 and results.step_costs.costs == ()
+    assert "a fault" in results.step_costs.failure
 
 
 @pytest.mark.usefixtures("quiet")
@@ -518,8 +522,8 @@ def test_the_predicted_ratio_counts_operations():
     rows = [*steps_of("lvm", "delta", (1, 2)), *steps_of("score", "score", (1, 2))]
     alternating = seconds_of(rows[:2], 0.0012) | seconds_of(rows[2:], 0.0006)
     costs = summary.step_costs(rows, alternating, {("lvm", "delta"): 30.0, ("score", "score"): 10.0})
-    (ratio,) = costs["ratios"]
-    assert ratio["predicted"] == 3 and ratio["share_of_predicted"] == pytest.approx(2 / 3)
+    (ratio,) = costs.ratios
+    assert ratio.predicted == 3 and ratio.measured == pytest.approx(2)
 
 
 def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
@@ -536,6 +540,5 @@ def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
         )
     ]
     assert step_series(plain + other_rows) == [plain]
-    (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005))["costs"]
-    assert cost["ms_per_step"] == pytest.approx(0.5) and cost["steps"] == [1, 2, 4]
-    assert cost["settings"] == {"step_size": 1.0}
+    (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005)).costs
+    assert cost.ms_per_step == pytest.approx(0.5)
