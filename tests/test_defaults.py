@@ -16,7 +16,6 @@ from workflow_src import registry
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import (
     DatasetFiles,
-    GeneratorConfig,
     GroupSplit,
     NormalisationConfig,
     NthSplit,
@@ -25,11 +24,12 @@ from workflow_src.config.datasets import (
 from workflow_src.config.experiment import ReportConfig, SpeedConfig, TrainingConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
+from workflow_src.data.toy import GENERATOR
 from workflow_src.spec import Frozen, compared, defaults
 
 FILE = Path(__file__).parent / "defaults.json"
 SCHEMA = [
-    *(AugmentConfig, DatasetFiles, GeneratorConfig, NormalisationConfig, ReportConfig),
+    *(AugmentConfig, DatasetFiles, NormalisationConfig, ReportConfig),
     *(SpeedConfig, GroupSplit, NthSplit, SubwordsConfig, TrainingConfig),
 ]
 
@@ -39,7 +39,8 @@ def sections() -> dict[str, type[Frozen]]:
     waiting: list[Any] = [*SCHEMA]
     for family in registry.families().values():
         waiting += [family.model, family.objective]
-    for group in (registry.searches(), registry.metrics(), registry.analyses(), registry.filters()):
+    members = registry.members()
+    for group in (members.searches, members.metrics, members.analyses, members.filters, members.generators):
         waiting += [member.settings for member in group.values()]
     kinds: dict[str, type[Frozen]] = {}
     while waiting:
@@ -121,7 +122,7 @@ def test_numbers_of_all_sections_are_compared_and_first_ones_left_out(monkeypatc
         (NormalisationConfig, {"normalise"}),
         (SubwordsConfig, {"subwords"}),
         (SpeedConfig, {"speed"}),
-        (GeneratorConfig, {"download"}),
+        (GENERATOR.settings, {"download"}),
         (AugmentConfig, set()),
         (ReportConfig, {"report"}),
     ],
@@ -152,7 +153,7 @@ def test_a_raised_number_of_a_generator_that_no_file_states_changes_the_download
     dataset = {"name": "made", "languages": ["de", "en"], "kind": "generated"}
     plan = Plan(load_experiment("smoke", recipe={"dataset": dataset}))
     before = plan.compared().settings_download()
-    monkeypatch.setattr(GeneratorConfig, "defaults_number", 2)
+    monkeypatch.setattr(GENERATOR.settings, "defaults_number", 2)
     assert plan.compared().settings_download() != before
 
 

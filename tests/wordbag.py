@@ -14,8 +14,8 @@ from pydantic import Field
 from workflow_src.config.plan.selection import rows
 from workflow_src.evaluation.analyses.content import Content, Record
 from workflow_src.spec import (
-    Analysis, AnalysisSettings, Engine, Family, Filter, Frozen, Look, Metric, Option, Plugin, Program, Search,
-    SearchSettings, Selection,
+    Analysis, AnalysisSettings, Engine, Family, Filter, Frozen, Generator, Look, Metric, Option, Plugin, Program,
+    Search, SearchSettings, Selection,
 )
 
 
@@ -109,9 +109,21 @@ def openings(settings, languages):
 
 
 FILTER = Filter(name="openings", title="First words", settings=Openings, check=openings)
+
+
+class Numerals(Frozen):
+    train: int = Field(200, gt=0)
+    dev: int = Field(10, gt=0)
+    test: int = Field(10, gt=0)
+    first: int = Field(0, ge=0, description="number that the sentences begin with")
+
+
+GENERATOR = Generator(
+    name="numerals", title="Numerals", languages=("sl", "hr"), settings=Numerals, generate="bagged.code:numerals"
+)
 PLUGIN = Plugin(
     "bagged", "0.3", families=(FAMILY,), searches=(SEARCH,), engines=(ENGINE,), analyses=(ANALYSIS,),
-    metrics=(METRIC, LETTERS), filters=(FILTER,),
+    metrics=(METRIC, LETTERS), filters=(FILTER,), generators=(GENERATOR,),
 )
 """
 PRESETS = "miniature: {dim: 8}\nlarger: {dim: 16}\n"
@@ -121,6 +133,14 @@ from torch import nn
 
 from workflow_src.decoding.search import SearchModule
 from workflow_src.types import EOS, PAD, DevFigures, LossTerms, Measured
+
+
+def numerals(settings):
+    counts, first = {"train": settings.train, "dev": settings.dev, "test": settings.test}, settings.first
+    return {
+        split: [(f"{number} ena", f"{number} jedan") for number in range(first, first + count)]
+        for split, count in counts.items()
+    }
 
 
 class Bag(nn.Module):

@@ -39,7 +39,17 @@ RESERVED = (
         "continuum translate has such an option",
     ),
     (
-        ("self", "lines", "normalised", "first_line", "systems", "return_scores", "return_origins"),
+        (
+            "self",
+            "lines",
+            "normalised",
+            "first_line",
+            "systems",
+            "return_scores",
+            "return_origins",
+            "trace",
+            "placeholders",
+        ),
         "Translator.translate has such an argument",
     ),
 )

@@ -30,6 +30,7 @@ from workflow_src.spec import (
     Engine,
     Family,
     Filter,
+    Generator,
     Metric,
     Plugin,
     Role,
@@ -49,6 +50,7 @@ KINDS = {
     "metric": "metrics",
     "analysis": "analyses",
     "filter": "filters",
+    "generator": "generators",
 }
 # Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
 FOLDERS = {
@@ -56,6 +58,7 @@ FOLDERS = {
     "search": "searches",
     "metric": "evaluation/metrics",
     "analysis": "evaluation/analyses",
+    "generator": "data",
 }
 # Folders of modules that have a declaration each.
 MODULES = {"filter": "data/filters"}
@@ -118,6 +121,7 @@ class Members:
     metrics: Mapping[str, Metric]
     analyses: Mapping[str, Analysis]
     filters: Mapping[str, Filter]
+    generators: Mapping[str, Generator]
     plugins: tuple[Loaded, ...]
     owners: Mapping[tuple[str, str], Loaded]
 
@@ -203,6 +207,11 @@ def analyses() -> Mapping[str, Analysis]:
 
 def filters() -> Mapping[str, Filter]:
     return members().filters
+
+
+def generators() -> Mapping[str, Generator]:
+    """Generators of corpora by name, the embedded one first."""
+    return members().generators
 
 
 def plugins() -> tuple[Loaded, ...]:

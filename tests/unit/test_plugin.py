@@ -12,6 +12,7 @@ import pytest
 import reports
 import wordbag
 from counted_jobs import jobs
+from refusals import fields_of
 from stage_server import python_module
 from titles import DELTA
 
@@ -19,6 +20,7 @@ from workflow_src import registry
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import Sizes, vocabulary_size
+from workflow_src.config.load import load
 from workflow_src.config.plan import shown_plan
 from workflow_src.config.resources import Requests
 from workflow_src.config.rules import rule_table
@@ -114,6 +116,37 @@ def test_its_analysis_has_a_section_of_the_configuration(package):
             load_experiment("smoke", analyses={"outputs_by_length": {}})
     finally:
         registry.use(["bagged"])
+
+
+def test_its_generator_makes_a_corpus(package, run_stage, tmp_path):
+    dataset = {"name": "counted", "kind": "generated", "languages": ["hr", "sl"], "generator": {"name": "numerals"}}
+
+    def configured(source, target, **generator):
+        definition = dataset | {"generator": {"name": "numerals", **generator}}
+        recipe = {"name": "counted", "dataset": definition, "source": source, "target": target}
+        experiment = {"experiment": "counted", "extends": "smoke", "plugins": ["bagged"], "recipe": recipe}
+        return Plan(load(experiment))
+
+    for source, target in (("sl", "hr"), ("hr", "sl")):
+        settings = configured(source, target, train=3, first=7).settings_download()
+        summary = tmp_path / source / "raw.json"
+        run_stage("download", ["--settings", settings, "--languages", source, target, "--summary", str(summary)])
+        sides = {code: (summary.parent / f"train.{code}").read_text().split("\n") for code in (source, target)}
+        assert sides["sl"][:3] == ["7 ena", "8 ena", "9 ena"] and sides["hr"][:3] == ["7 jedan", "8 jedan", "9 jedan"]
+        assert json.loads(summary.read_text())["pairs"] == {"train": 3, "dev": 10, "test": 10}
+    # It knows no valid translations.
+    assert not configured("sl", "hr").loaded.corpus.generated
+    with pytest.raises(ConfigError) as refused:
+        configured("sl", "hr", fist=7)
+    assert (refused.value.setting, refused.value.nearest) == ("recipe.dataset.generator.fist", "first")
+    with pytest.raises(ConfigError) as refused:
+        configured("sl", "hr", name="numeral")
+    fields = {"setting": "recipe.dataset.generator.name", "value": "numeral", "nearest": "numerals"}
+    assert fields_of(refused.value, fields) == fields
+    with pytest.raises(ConfigError) as refused:
+        dataset["languages"] = ["sl", "en"]
+        configured("sl", "en")
+    assert refused.value.setting == "recipe.dataset.languages"
 
 
 def test_its_filter_is_a_setting_of_the_recipe(package):

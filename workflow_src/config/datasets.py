@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from workflow_src import registry
 from workflow_src.config.base import distinct, matching, named
 from workflow_src.config.languages import nearest_language, scripts_of
 from workflow_src.config.sizes import AUTO, vocabulary_size
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.errors import ConfigError, nearest
-from workflow_src.spec import UNKNOWN, Frozen
+from workflow_src.spec import UNKNOWN, Frozen, Generator, parse
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
@@ -441,24 +442,6 @@ Split = Annotated[
 ]
 
 
-# Kinds in the generated corpus; `workflow_src/data/toy/sentences.py` says how often each is drawn.
-SentenceKind = Literal[
-    "plain", "adverb", "question", "negated", "to-clause", "complement", "conjunction", "fronted", "relative", "quality"
-]
-
-
-class GeneratorConfig(Frozen):
-    """Sentences, size and seed of a generated corpus: the same settings give the same corpus."""
-
-    train: int = Field(24000, gt=0, description="pairs")
-    dev: int = Field(1000, gt=0, description="pairs")
-    test: int = Field(1000, gt=0, description="pairs")
-    seed: int = Field(1, ge=0)
-    kinds: Annotated[tuple[SentenceKind, ...], AfterValidator(distinct)] = Field(
-        get_args(SentenceKind), min_length=1, description="kinds of sentences that are drawn"
-    )
-
-
 class DatasetFiles(Frozen):
     """Files of raw text: where its lines are, and which parts of them belong to train, dev and test."""
 
@@ -470,13 +453,16 @@ class DatasetFiles(Frozen):
     train: tuple[Part, ...] = ()
     dev: tuple[Part, ...] = ()
     test: TestSets = Field({}, description="one list, or a list for each test set by its name, the main one first")
-    generator: GeneratorConfig | None = Field(None, description="settings of a generated corpus")
+    generator: dict[str, Any] | None = Field(
+        None, description="of a generated corpus: its name, and settings; default: the embedded toy grammar"
+    )
 
     @model_validator(mode="after")
     def _has_text(self):
-        if self.kind == "generated":
-            if set(self.languages) != {"de", "en"}:
-                raise ConfigError("languages", list(self.languages), problem=GENERATED, allowed="de and en")
+        if self.generated is not None:
+            languages = self.declared_generator.languages
+            if set(self.languages) != set(languages):
+                raise ConfigError("languages", list(self.languages), problem=GENERATED, allowed=" and ".join(languages))
             for setting in ("files", "train", "dev", "test"):
                 if getattr(self, setting):
                     raise ConfigError(setting, problem=GENERATED, hint="remove it")
@@ -512,9 +498,21 @@ class DatasetFiles(Frozen):
         return self
 
     @property
-    def generated(self) -> GeneratorConfig | None:
+    def declared_generator(self) -> Generator:
+        """The generator of a generated corpus. Raises ConfigError for one that is not declared."""
+        declared = registry.generators()
+        name = (self.generator or {}).get("name", next(iter(declared)))
+        if name not in declared:
+            raise ConfigError("generator.name", name, allowed=declared)
+        return declared[name]
+
+    @property
+    def generated(self) -> Frozen | None:
         """Settings of the generator; None where text is read from files."""
-        return (self.generator or GeneratorConfig()) if self.kind == "generated" else None
+        if self.kind != "generated":
+            return None
+        stated = {name: value for name, value in (self.generator or {}).items() if name != "name"}
+        return parse(self.declared_generator.settings, stated, "generator")
 
     @property
     def test_sets(self) -> tuple[str, ...]:

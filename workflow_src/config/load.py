@@ -28,6 +28,7 @@ from workflow_src.registry import (
     analyses,
     conventions,
     filters,
+    generators,
     main_metric,
     named_systems,
 )
@@ -71,7 +72,9 @@ def load_composed(raw: dict[str, Any]) -> Loaded:
     tokeniser = bleu_tokeniser(recipe.target, recipe.bleu_tokeniser)
     steps = merge(dataset.normalisation, recipe.normalisation)
     normalisation = parse(NormalisationConfig, steps, "recipe.normalisation")
-    corpus = Corpus(*languages, tokeniser, dataset.generated is not None, normalisation.altering)
+    # The embedded grammar alone knows all valid translations.
+    is_toy = dataset.generated is not None and dataset.declared_generator is next(iter(generators().values()))
+    corpus = Corpus(*languages, tokeniser, is_toy, normalisation.altering)
     measured = resolve(config.metrics, corpus)
     check_pythons(config.runtime.pythons)
     _check_convention(config.report.expected_convention, measured, corpus)

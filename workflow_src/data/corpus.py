@@ -21,6 +21,8 @@ from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import ArtifactError, ConfigError, nearest
 from workflow_src.records.atomic import read_json
+from workflow_src.registry import import_object
+from workflow_src.spec import Frozen, Generator
 
 if TYPE_CHECKING:
     from workflow_src.config.plan import Plan
@@ -88,26 +90,21 @@ class RawCorpus:
 
         Raises ConfigError or ArtifactError with one sentence.
         """
-        if self.dataset.generated:
-            from workflow_src.data.toy import grammar
-
-            yield from self._generated(grammar.generate(self.dataset.generated))
+        if self.dataset.generated is not None:
+            yield from self._generated(self.dataset.declared_generator, self.dataset.generated)
             return
         for name in self.dataset.raw_splits:
             yield name, self.parts_of(name)
 
-    def _generated(self, corpus: dict[str, list[Pair]]) -> Iterator[tuple[str, Iterator[RawPair]]]:
-        if set(self.languages) != {"de", "en"}:
-            raise ConfigError("languages", list(self.languages), problem="the corpus is generated", allowed="de and en")
-        turn = 1 if self.languages == ("de", "en") else -1
+    def _generated(self, generator: Generator, settings: Frozen) -> Iterator[tuple[str, Iterator[RawPair]]]:
+        if set(self.languages) != set(generator.languages):
+            allowed = " and ".join(generator.languages)
+            raise ConfigError("languages", list(self.languages), problem="the corpus is generated", allowed=allowed)
+        turn = 1 if self.languages == generator.languages else -1
+        corpus = import_object(generator.generate)(settings)
         for name in self.dataset.raw_splits:
-            yield (
-                name,
-                (
-                    RawPair(pair[::turn][0], pair[::turn][1], ("", ""), line)
-                    for line, pair in enumerate(corpus[name], 1)
-                ),
-            )
+            sides = (pair[::turn] for pair in corpus.get(name, ()))
+            yield name, (RawPair(first, second, ("", ""), line) for line, (first, second) in enumerate(sides, 1))
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
         """The pairs of the parts of a split."""

@@ -8,6 +8,7 @@ Standard library and pydantic only.
 
 from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
 from workflow_src.spec.filters import CAUSE, SCORES, Check, Filter, Pair, Verdict
+from workflow_src.spec.generators import Generator
 from workflow_src.spec.members import ROWS, Engine, Export, Family, Look, Plugin, Role, Search, Sizes, single
 from workflow_src.spec.metrics import (
     Computed,

@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 from workflow_src.spec.analyses import Analysis
 from workflow_src.spec.fields import CHECKED, Code, EngineName, Identifier, Name, Title, TrainingRule
 from workflow_src.spec.filters import Filter
+from workflow_src.spec.generators import Generator
 from workflow_src.spec.metrics import Metric
 from workflow_src.spec.sections import Frozen
 from workflow_src.spec.settings import SearchSettings
@@ -351,3 +352,4 @@ class Plugin:
     metrics: tuple[Metric, ...] = ()
     analyses: tuple[Analysis, ...] = ()
     filters: tuple[Filter, ...] = ()
+    generators: tuple[Generator, ...] = ()

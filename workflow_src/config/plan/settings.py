@@ -91,8 +91,11 @@ class Settings(Inputs):
             fields, unchecked = fields - {"folder_hint"}, CHECKS
         files = {name: self._dump(file, exclude=unchecked) for name, file in dataset.files.items()}
         # Also where a dataset states none, so that changed defaults show.
-        generator = {"generator": self._dump(dataset.generated)} if dataset.generated else {}
-        return self._dump(dataset, include=fields) | {"files": files} | generator
+        content = self._dump(dataset, include=fields) | {"files": files}
+        if dataset.generated is None:
+            return content
+        named = {name: value for name, value in (dataset.generator or {}).items() if name == "name"}
+        return content | {"generator": named | self._dump(dataset.generated)}
 
     def settings_clean(self) -> str:
         """Filters as [name, settings], in their order, and the languages that they look at."""

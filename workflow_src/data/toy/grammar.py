@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from workflow_src.config.datasets import GeneratorConfig
+from workflow_src.data.toy import Settings
 from workflow_src.data.toy import forest as forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
@@ -160,13 +160,13 @@ def _draw(random_: random.Random, kinds: Sequence[str]) -> tuple[str, str, bool]
             return german, english, any(is_held_out(pair) for pair in forest.combinations(node))
 
 
-def generate(settings: GeneratorConfig | Mapping[str, Any] = MappingProxyType({})) -> dict[str, list[tuple[str, str]]]:
+def generate(settings: Settings | Mapping[str, Any] = MappingProxyType({})) -> dict[str, list[tuple[str, str]]]:
     """Pairs (German, English) of every split, from `{train, dev, test, seed, kinds}`; the same for the same settings.
 
     No German and no English sentence occurs twice in the corpus. The reference of a pair is one of the valid
     translations, at random. Held-out combinations are in dev and test only. Raises InputError on a bad setting.
     """
-    settings = parse(GeneratorConfig, settings, "generator").model_dump()
+    settings = parse(Settings, settings, "generator").model_dump()
     random_ = random.Random(settings["seed"])
     sentences: tuple[set[str], set[str]] = (set(), set())
     corpus: dict[str, list[tuple[str, str]]] = {}

@@ -13,8 +13,7 @@ from typing import get_args
 
 import pytest
 
-from workflow_src.config.datasets import SentenceKind
-from workflow_src.data.toy import grammar
+from workflow_src.data.toy import SentenceKind, grammar
 from workflow_src.data.toy.grammar import ToyGrammar, held_out, is_valid, translations
 from workflow_src.data.toy.lexicon import NOUNS, VERBS, english_plural, english_verb
 from workflow_src.data.toy.sentences import SENTENCES
