@@ -7,7 +7,16 @@ import re
 import unicodedata
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    FieldSerializationInfo,
+    Tag,
+    field_serializer,
+    model_validator,
+)
 
 from workflow_src import registry
 from workflow_src.config.base import distinct, matching, named
@@ -456,6 +465,14 @@ class DatasetFiles(Frozen):
     generator: dict[str, Any] | None = Field(
         None, description="of a generated corpus: its name, and settings; default: the embedded toy grammar"
     )
+
+    @field_serializer("generator")
+    def _written_generator(self, value: dict[str, Any] | None, info: FieldSerializationInfo) -> dict[str, Any] | None:
+        """Without settings that are defaults where sections are written so."""
+        if value is None or self.generated is None or not info.exclude_defaults:
+            return value
+        named = {name: text for name, text in value.items() if name == "name"}
+        return named | self.generated.model_dump(mode="json", exclude_defaults=True)
 
     @model_validator(mode="after")
     def _has_text(self):
