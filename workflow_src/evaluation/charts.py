@@ -142,15 +142,24 @@ def panels(all_panels: Sequence[Panel], series: Sequence[Series], columns: int =
 
 
 def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Parameter, width: int, room: int) -> Any:
-    rows = [{"name": row["series"], "curve": row["series"], "number": "", "error": 0, **row} for row in panel.rows]
+    names = [one.name for one in series]
+    defaults = {"number": "", "error": 0}
+    rows = [
+        {"name": row["series"], "curve": row["series"], "place": names.index(row["series"]), **defaults, **row}
+        for row in panel.rows
+    ]
     data = alt.Data(values=[row | {"low": row["y"] - row["error"], "high": row["y"] + row["error"]} for row in rows])
     picked = alt.selection_point(name=f"picked_{number}", fields=["name", "x"], on="click", empty=False)
-    names = [one.name for one in series]
     across = max(1, int(room / (36 + LETTER * max(map(len, names)))))
     legend = alt.Legend(columns=across)
 
     def scale(values: list) -> alt.Scale:
         return alt.Scale(domain=names, range=values)
+
+    def conditions(values: list) -> list[dict[str, Any]]:
+        """Values of series without a scale, which would make outlines of symbols in the legend dashed, and fill hollow
+        ones."""
+        return [{"test": f"datum.place === {place}", "value": value} for place, value in enumerate(values)]
 
     base = alt.Chart(data).encode(
         x=alt.X(
@@ -162,10 +171,11 @@ def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Param
         y=alt.Y("y:Q", title=None, scale=_scale(panel.y, [row["y"] for row in rows]), axis=_axis(panel.y, width)),
         opacity=alt.condition(shown, alt.value(1), alt.value(0.08)),
     )
-    colours = scale([one.colour for one in series])
-    base = base.encode(color=alt.Color("series:N", scale=colours, legend=legend))
-    dashes = scale([DASHES[one.dash % len(DASHES)] for one in series])
-    dash = alt.StrokeDash("series:N", scale=dashes, legend=legend)
+    colours = [one.colour for one in series]
+    text = base.encode(color=alt.ColorValue(INK, condition=conditions(colours)))
+    base = base.encode(stroke=alt.Stroke("series:N", scale=scale(colours), legend=legend))
+    dashes = [DASHES[one.dash % len(DASHES)] for one in series]
+    dash = alt.StrokeDashValue(DASHES[0], condition=conditions(dashes))
     shape = alt.Shape("series:N", scale=scale([SHAPES.get(one.marker, "circle") for one in series]), legend=legend)
     fill = alt.Fill("series:N", scale=scale([PAPER if one.hollow else one.colour for one in series]), legend=legend)
     tips = [
@@ -195,8 +205,8 @@ def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Param
         layers.append(base.mark_rule().encode(y="low:Q", y2="high:Q"))
     layers.append(points)
     if any(row["number"] for row in rows):
-        layers.append(base.mark_text(dx=-6, dy=-8, align="right").encode(text="number:N"))
-    said = base.transform_filter(picked).mark_text(align="left", baseline="top", fontWeight="bold", clip=False)
+        layers.append(text.mark_text(dx=-6, dy=-8, align="right").encode(text="number:N"))
+    said = text.transform_filter(picked).mark_text(align="left", baseline="top", fontWeight="bold", clip=False)
     layers.append(said.encode(x=alt.value(4), y=alt.value(2), text="name:N", opacity=alt.value(1)))
     return alt.layer(*layers, title=panel.title)
 

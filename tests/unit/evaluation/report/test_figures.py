@@ -42,13 +42,23 @@ def _with_data(spec):
 
 def names(chart):
     """Names in the legend, in order."""
-    found = re.search(r'"color": \{"field": "series", "legend": .*?"domain": (\[.*?\])', json.dumps(chart.to_dict()))
+    found = re.search(r'"stroke": \{"field": "series", "legend": .*?"domain": (\[.*?\])', json.dumps(chart.to_dict()))
     return json.loads(found[1])
 
 
 def logs_of(*systems, manifest=MANIFEST):
     entries = [{"step": step, "loss": 1 / step} for step in (1, 2)]
     return [figures_learning.Log(manifest.plan.system(name), 1, entries) for name in systems]
+
+
+def test_symbols_of_the_legend_are_those_of_the_points(tmp_path):
+    """Hollow where points are, and without the dashes of lines."""
+    series = [charts.Series("one", "#0072b2"), charts.Series("two", "#0072b2", dash=1, hollow=True)]
+    rows = [{"series": one.name, "x": x, "y": x} for one in series for x in (1, 2)]
+    charts.save(charts.panels([charts.Panel("", rows, charts.Axis())], series), tmp_path, "a")
+    symbols = re.findall(r"role-legend-symbol[^>]*><path ([^>]*)>", (tmp_path / "a.svg").read_text())
+    assert [re.search('fill="(.*?)"', symbol)[1] for symbol in symbols] == ["#0072b2", "#ffffff"]
+    assert not any("dash" in symbol for symbol in symbols)
 
 
 def test_files_are_reproducible_and_the_element_of_the_page_is_self_contained(tmp_path):
