@@ -42,7 +42,7 @@ def kept_line(steps: list[Step], count: int, parts: int, has_more: bool) -> str:
 
 
 def as_table(steps: list[Step]) -> Table:
-    table = Table("filter", *("pairs", "left out", "repaired"), "by setting")
+    table = Table("filter", "pairs", "left out", "repaired", "by setting")
     for column in table.columns[1:4]:
         column.justify = "right"
     for step in steps:

@@ -120,7 +120,9 @@ def run(inputs: Inputs) -> str:
     encoded.write(inputs.output_prefix, pairs, summary, vocabulary)
     log.info(
         "scores in nats a subword: mean %.2f, of pairs that are kept at most %.2f; left out by %s",
-        *(scores.mean(), threshold, ", ".join(f"{name} {count:,}" for name, count in dropped.items()) or "nothing"),
+        scores.mean(),
+        threshold,
+        ", ".join(f"{name} {count:,}" for name, count in dropped.items()) or "nothing",
     )
     return f"kept {len(rows):,} of {len(corpus):,} pairs{left_out({'unlikely': len(unlikely)})}"
 

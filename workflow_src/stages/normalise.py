@@ -366,7 +366,8 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
         log.warning(
             "warning: %.1f %% of the pairs of %s are in train too: scores on it are too high for new text; "
             "set recipe.held_out: remove to leave them out of train.",
-            *(100 * repeated / pairs, split),
+            100 * repeated / pairs,
+            split,
         )
 
 

@@ -176,14 +176,22 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     if config.max_steps != settings.training.max_steps:
         log.info(
             "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
-            *(config.max_steps, corpus.epoch_tokens, config.warmup_steps, config.validate_every),
+            config.max_steps,
+            corpus.epoch_tokens,
+            config.warmup_steps,
+            config.validate_every,
         )
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
     # The training itself.
     states = _states(inputs, config, group, corpus, dev_corpus, subwords) if group.first else None
     dev = open_dev(
-        *(dev_corpus, inputs.reference, inputs.corpus_summary, subwords, runtime, group),
+        dev_corpus,
+        inputs.reference,
+        inputs.corpus_summary,
+        subwords,
+        runtime,
+        group,
         sentences=config.dev_sentences,
         tokeniser=settings.bleu_tokeniser,
         reversed=settings.reversed,
@@ -193,8 +201,13 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     precision = str(runtime.dtype).removeprefix("torch.")
     log.info(
         "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
-        *(settings.name, family.name, count_parameters(model), len(corpus)),
-        *("" if group.size == 1 else f"{group.size} processes, ", runtime.device, precision),
+        settings.name,
+        family.name,
+        count_parameters(model),
+        len(corpus),
+        "" if group.size == 1 else f"{group.size} processes, ",
+        runtime.device,
+        precision,
     )
     if corpus is mixture:
         log.info("%s", texts_words(mixture.counts()))
@@ -240,7 +253,10 @@ def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], histor
 
     settings, files = recorded(inputs.settings), inputs.files
     write_system(
-        *(inputs.output_folder, model, description, history),
+        inputs.output_folder,
+        model,
+        description,
+        history,
         lambda outputs: provenance(settings, files, outputs),
     )
 

@@ -294,7 +294,8 @@ class Trainer:
             log.warning(
                 "warning: training waits for the CPU: it computes %.0f %% of the time, because other processes want "
                 "the same cores; run fewer jobs side by side%s",
-                *(100 * share, ", or set runtime.training_threads: 1" if torch.get_num_threads() > 1 else ""),
+                100 * share,
+                ", or set runtime.training_threads: 1" if torch.get_num_threads() > 1 else "",
             )
 
     def _report(self, mark: tuple[int, int, float]) -> tuple[int, int, float]:
@@ -306,7 +307,11 @@ class Trainer:
         loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
         log.info(
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            *(progress.step, self.task.max_steps, loss, rate, seconds_left / 60),
+            progress.step,
+            self.task.max_steps,
+            loss,
+            rate,
+            seconds_left / 60,
         )
         self._warn_of_busy_cores(seconds)
         return self._mark()
