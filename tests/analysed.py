@@ -6,11 +6,10 @@ import json
 from typing import Any
 
 import numpy as np
-import pydantic
 import reports
 
 from workflow_src import registry
-from workflow_src.evaluation.analyses import content as contents
+from workflow_src.evaluation import content as contents
 from workflow_src.evaluation.document import Document, Section
 from workflow_src.evaluation.report import analyses
 
@@ -20,13 +19,18 @@ ENTRIES = [
 ]
 
 
+def followed(points, entries=ENTRIES):
+    """Rows of searches after so many steps."""
+    return [entry | point for entry in entries for point in points]
+
+
 def marginal():
-    keys = ("error", "spread", "gain", "gain_error", "risen", "fallen")
+    keys = ("error", "gain", "gain_error", "risen", "fallen")
     points = [
         dict.fromkeys(keys, 0.1 * steps) | {"steps": steps, "log_probability": -7 + steps, "effective_samples": 80.4}
         for steps in (0, 1, 4)
     ]
-    return {"sentences": 1200, "samples": 500, "curves": [entry | {"points": points} for entry in ENTRIES]}
+    return {"sentences": 1200, "samples": 500, "rows": followed(points)}
 
 
 def tokens(relative=0.75):
@@ -35,15 +39,17 @@ def tokens(relative=0.75):
         | {"repetitions": 1.5, "relative_repetitions": relative, "relative_repetitions_error": relative and 0.05}
         for steps in (0, 2)
     ]
-    return {"sentences": 100, "curves": [entry | {"points": points} for entry in ENTRIES]}
+    return {"sentences": 100, "rows": followed(points)}
 
 
 def lengths():
-    accuracy = {"exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": [0.32, 0.57, 0.852]}
+    models = [{"system": "lvm", "exact": 0.32, "within_1": 0.74, "within_2": 0.85, "bias": -0.71, "within_top": 0.852}]
     bleu = {"predicted": 36.55, "reference": 38.83, "oracle": 43.81}
-    rows = [ENTRIES[0] | {"search": "prior-mean", "steps": 0, "bleu": bleu}, ENTRIES[1] | {"steps": 1, "bleu": bleu}]
-    settings = {"sentences": 100, "candidates": 3, "remove_repetitions": "words"}
-    return settings | {"models": {"lvm": accuracy}, "rows": rows}
+    rows = [
+        ENTRIES[0] | {"search": "prior-mean", "label": "prior mean"} | bleu,
+        ENTRIES[1] | {"label": "score, L = 1"} | bleu,
+    ]
+    return {"sentences": 100, "candidates": 3, "remove_repetitions": "words", "models": models, "rows": rows}
 
 
 def latent_space():
@@ -57,8 +63,10 @@ def latent_space():
         "prior": [0.9, -2.0],
         "posterior": [1.5, -2.4],
         "arrows": [[0.5, -2.5, 0.1, 0.2], [1.5, -2.5, 0.0, 0.0], [0.5, -1.5, -0.1, 0], [1.5, -1.5, 0, -0.3]],
-        "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]],
-        "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
+        "paths": {
+            "delta": [[0.9, -2.0], [1.5, -2.4], [1.5, -2.4]],
+            "score": [[0.9, -2.0], [1.2, -2.1], [1.3, -2.3]],
+        },
     }
     outputs = {"posterior": [8, 7], "prior": [7, 7], "delta": [8, 7], "score": [8, 7]}
     content = {"sentence": 6, "system": "score-2d", "source": "Hund & <i>Katze</i>", "reference": "dogs", "steps": 2}
@@ -70,11 +78,10 @@ def latent_space():
 def convergence():
     points = [
         {"steps": steps, "bound": -20.0 + steps, "bound_error": 1.5, "gain": 1.0 * steps, "gain_error": 0.25}
-        | {"risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else 0.0}
+        | {"risen": 0.5, "fallen": 0.25, "bleu": 20.0 + steps, "stopped": 0.6 if steps else None}
         for steps in (0, 1, 2)
     ]
-    settings = {"sentences": 100, "samples": 20, "remove_repetitions": "words"}
-    return settings | {"curves": [entry | {"points": points} for entry in ENTRIES]}
+    return {"sentences": 100, "samples": 20, "remove_repetitions": "words", "rows": followed(points)}
 
 
 def latent_paths():
@@ -87,49 +94,50 @@ def latent_paths():
     ]
     points[0] |= dict.fromkeys([*("step", "cosine", "changed"), *("step_error", "cosine_error", "changed_error")])
     still = points[2] | {"moving": 0, "cosine": None, "cosine_error": None}
-    curves = [ENTRIES[0] | {"points": points}, ENTRIES[1] | {"points": [*points[:2], still]}]
-    return {"sentences": 100, "curves": curves}
+    rows = followed(points, ENTRIES[:1]) + followed([*points[:2], still], ENTRIES[1:])
+    return {"sentences": 100, "rows": rows}
 
 
 def samples():
     example = {"index": 3, "source": "Hund <x>", "reference": "the dog", "sampled": "a dog dog", "refined": "a big dog"}
-    return {"sentences": 100, "search": ENTRIES[1] | {"steps": 1}, "examples": [example]}
+    search = {"system": "score", "search": "score", "steps": 1}
+    return {"sentences": 100, "search": search, "examples": [example]}
+
+
+UNDER_TEACHER = {"scorer": "teacher", "energy_per_sentence": 20.0, "energy_per_token": 1.5, "error": 1.0}
+UNDER_TEACHER |= {"sentences": 100, "unscored": 0}
 
 
 def energies():
-    common = {"seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98, "unscored": 2}
+    common = {"scorer": "teacher", "seed": 1, "repetitions_removed": "none", "error": 0.52, "sentences": 98}
+    common |= {"unscored": 2}
     rows = [
-        common | {"system": "teacher", "name": "beam-4", "per_sentence": 9.04, "per_token": 0.81},
-        common | {"system": "lvm", "name": "delta-2", "per_sentence": None, "per_token": None},
+        UNDER_TEACHER | {"label": "references"},
+        common | {"system": "teacher", "name": "beam-4", "energy_per_sentence": 9.04, "energy_per_token": 0.81},
+        common | {"system": "lvm", "name": "delta-2", "energy_per_sentence": None, "energy_per_token": None},
     ]
-    reference = {"per_sentence": 20.0, "per_token": 1.5, "error": 1.0, "sentences": 100, "unscored": 0}
-    return {"scorer": "teacher", "reference": reference, "rows": rows}
+    return {"remove_repetitions": "none", "rows": rows, "at_reference_lengths": []}
 
 
 def components():
-    systems = [
+    rows = [
         {"system": name, "latents": 1234, "width": 3, "shares": shares, "components": 2}
-        | {"participation": 1.875, "variance": 0.1234, "noise": 2.5}
+        | {"together": np.cumsum(shares).tolist(), "participation": 1.875, "variance": 0.1234, "noise": 2.5}
         for name, shares in (("lvm", [0.7, 0.29, 0.01]), ("lvm-raw", [1.0, 0.0, 0.0]))
     ]
-    return {"sentences": 100, "share": 0.95, "systems": systems}
+    return {"sentences": 100, "share": 0.95, "rows": rows}
 
 
 def reordering():
-    group = {"sentences": 60, "moved": 0.125, "displacement": 0.5, "change": 1.0, "spread": 4.0}
-    systems = [
-        {
-            "system": "one-pass",
-            "same": group,
-            "other": group | {"moved": 0.25, "displacement": 1.5},
-            "correlation": 0.256,
-        },
-        {"system": "lanmt", "same": None, "other": group | {"spread": 0.0}, "correlation": None},
+    group = {"system": "one-pass", "sentences": 60, "moved": 0.125, "displacement": 0.5, "relative_change": 0.25}
+    rows = [
+        group | {"order": "the same", "correlation": 0.256},
+        group | {"order": "another", "moved": 0.25, "displacement": 1.5, "correlation": 0.256},
+        group | {"system": "lanmt", "order": "another", "relative_change": None, "correlation": None},
     ]
     distances = [[0.1, 1.0, 1.0], [1.0, 0.9, 0.2], [1.0, 0.1, 0.8]]
-    panels = [{"system": system["system"], "distances": distances, "assigned": [0, 2, 1]} for system in systems]
-    alignments = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
-    panels[0]["alignments"] = alignments
+    panels = [{"system": name, "distances": distances, "assigned": [0, 2, 1]} for name in ("one-pass", "lanmt")]
+    panels[0]["alignments"] = [{"slots": 6, "places": [[0], [3, 4]]}, {"slots": 6, "places": None}]
     example = {
         "target_pieces": [["▁x", "y$"], ["▁z"]],
         "sentence": 6,
@@ -139,7 +147,7 @@ def reordering():
         "panels": panels,
     }
     translations = {"system": "teacher", "name": "beam-4"}
-    return {"sentences": 200, "compared": 120, "translations": translations, "systems": systems, "example": example}
+    return {"sentences": 200, "compared": 120, "translations": translations, "rows": rows, "example": example}
 
 
 EVERY = {
@@ -176,15 +184,3 @@ def pictures_of(file: dict[str, Any]) -> list[str]:
     """Names of the pictures that a report shows of a file."""
     section = Section("Analyses", analyses.blocks(read(file), reports.manifest()))
     return [picture.name for picture in Document("report", [section]).pictures()]
-
-
-def to_raw(content: Any) -> Any:
-    """The file of a content, as plain values: entries of settings and paths stand beside the others there."""
-    if isinstance(content, pydantic.BaseModel):
-        entries = {name: getattr(content, name) for name in content.model_fields_set}
-        nested = [name for name, value in entries.items() if name in ("kept", "paths") and isinstance(value, dict)]
-        nested_entries = {key: to_raw(value) for name in nested for key, value in entries.pop(name).items()}
-        return {name: to_raw(value) for name, value in entries.items()} | nested_entries
-    if isinstance(content, dict):
-        return {str(key): to_raw(value) for key, value in content.items()}
-    return [to_raw(entry) for entry in content] if isinstance(content, tuple) else content

@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+from workflow_src import registry
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.resources import Requests
-from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report.results import means as results_means
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.records.atomic import load_tensors
@@ -100,12 +100,11 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
         content = json.loads((folder / analysis.path).read_text())
         if content["analysis"] != analysis.name:
             faults.append(f"{analysis.path} is of {content['analysis']}")
-        for curve in content.get("curves", []):
-            figures = [value for point in curve["points"] for value in point.values() if value is not None]
-            if not all(math.isfinite(value) for value in figures):
-                faults.append(f"{name} of {curve['search']} has figures that are no numbers")
+        for row in content.get("rows", []):
+            if not all(math.isfinite(value) for value in row.values() if isinstance(value, float)):
+                faults.append(f"{name} has figures that are no numbers in {row}")
         if name == "energies":
-            faults += _energies(json.loads(analysis.settings), RowEnergies.model_validate(content))
+            faults += _energies(json.loads(analysis.settings), content)
         if name == "latent_space" and not content["panels"]:
             faults.append("the latent space has no panels")
     if any(analysis.enabled for analysis in plan.analyses.values()) and 'id="analyses"' not in page:
@@ -113,19 +112,16 @@ def _analyses(plan: Plan, folder: Path) -> list[str]:
     return faults
 
 
-def _energies(settings: dict, energies: RowEnergies) -> list[str]:
+def _energies(settings: dict, content: dict) -> list[str]:
     """Faults of energies: every row has them under every scorer, and searches at the references' lengths."""
-    faults, scorers = [], settings["scorer"]
-    at_reference_lengths = energies.at_reference_lengths
-    if len(at_reference_lengths) != len(settings.get("searches", ())):
-        faults.append(f"energies are of {len(at_reference_lengths)} searches at the references' lengths")
-    for row in [energies.reference, *energies.rows, *at_reference_lengths]:
-        under = energies.by_scorer(row)
-        if list(under) != ([scorers] if isinstance(scorers, str) else scorers):
-            faults.append(f"energies are under {', '.join(under)}")
-        if not all(energy.per_sentence is None or math.isfinite(energy.per_sentence) for energy in under.values()):
-            faults.append(f"energies of {getattr(row, 'system', 'the references')} are no numbers")
-    if not all(0 <= value <= 100 for row in at_reference_lengths for value in row.bleu.values()):
+    scorers = [settings["scorer"]] if isinstance(settings["scorer"], str) else settings["scorer"]
+    at_lengths, searches = content["at_reference_lengths"], settings.get("searches", ())
+    faults = []
+    for rows, expected in ((content["rows"], 1 + len(settings["rows"])), (at_lengths, len(searches))):
+        if [row["scorer"] for row in rows] != scorers * expected:
+            faults.append(f"energies are of {len(rows)} rows in place of {expected} under {', '.join(scorers)}")
+    conventions = [metric.name for metric in registry.conventions().values()]
+    if not all(0 <= row[name] <= 100 for row in at_lengths for name in conventions):
         faults.append("BLEU at the references' lengths is out of range")
     return faults
 

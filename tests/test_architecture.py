@@ -79,6 +79,22 @@ def test_modules_import_their_own_rank_or_lower():
                 )
 
 
+# Rooms of evaluation that do not import each other; what several need ranks below them.
+APART = ("evaluation.analyses", "evaluation.metrics", "evaluation.report")
+
+
+def test_analyses_metrics_and_the_report_do_not_import_each_other():
+    checked = 0
+    for path in MODULES:
+        name = module_name(path).removeprefix("workflow_src.")
+        own = next((room for room in APART if f"{name}.".startswith(f"{room}.")), None)
+        others = tuple(f"workflow_src.{room}" for room in APART if room != own) if own else ()
+        imported = {module for module in imported_modules(path) if module.startswith(others)} if own else set()
+        assert not imported, f"{name} imports {', '.join(sorted(imported))}"
+        checked += own is not None
+    assert checked > 50
+
+
 def test_no_modules_import_each_other_in_a_circle():
     graph = {module_name(path): imported_modules(path) for path in MODULES}
     assert len(graph) > 100 and graph["workflow_src.nn.layers"]

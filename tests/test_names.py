@@ -16,7 +16,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "workflow_src"
 OWN = ("families", "searches", "engines", "evaluation/metrics", "data/filters")
 # Analyses that say in their own files how a search does.
-CURVES = ("convergence/measure", "convergence/show", "energies/measure", "lengths/measure")
+CURVES = ("convergence/__init__", "convergence/measure", "energies/measure")
 # Words that mean something else there: a figure of a translation, a key of records, a setting, a case.
 MEANS = {
     "data/shards.py": {"score"},

@@ -58,7 +58,7 @@ METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature")
 # Names of other figures of rows (`evaluation.report.results`, `tables` and `comparison`), and keys beside figures in
 # files of quality and of what dev chose.
 METRIC_RESERVED = frozenset(
-    "mean_steps latency_ms latency_std sentences_per_second speedup energy_per_sentence energy_per_token from_control "
+    "mean_steps latency_ms latency_std sentences_per_second speedup from_control "
     "against_fastest as_published below_reference length_ratio settings".split()
 )
 # Stages, whose modules have the names of rules.
@@ -123,11 +123,17 @@ def _roles(needs: Any, traits: frozenset[str]) -> Faults:
 def _labels(member: Any) -> list[tuple[str, str]]:
     """What no two metrics or analyses share, by kind."""
     if isinstance(member, Analysis):
-        return [("rule", member.rule_name)]
+        columns = [figure.key for table in member.tables for figure in table.figures if figure.column]
+        return [("rule", member.rule_name), *(("figure", key) for key in columns)]
     if not isinstance(member, Metric):
         return []
     convention = [("convention", member.convention.name)] if member.convention else []
-    return [("title", member.title), *convention, *([("rule", member.rule)] if member.program else [])]
+    return [
+        ("title", member.title),
+        ("figure", member.name),
+        *convention,
+        *([("rule", member.rule)] if member.program else []),
+    ]
 
 
 def _search(search: Search, members: ByKind) -> Faults:

@@ -29,6 +29,7 @@ from workflow_src.spec import (
     Analysis,
     Engine,
     Family,
+    Figure,
     Filter,
     Generator,
     Metric,
@@ -203,6 +204,12 @@ def conventions() -> dict[str, Metric]:
 def analyses() -> Mapping[str, Analysis]:
     """Analyses by name, in the order of the report; those of plug-ins come last."""
     return members().analyses
+
+
+def figures_of_rows() -> Mapping[str, Figure]:
+    """Figures of rows that analyses put into the main table, by their keys."""
+    tables = (table for analysis in analyses().values() for table in analysis.tables)
+    return {figure.key: figure for table in tables for figure in table.figures if figure.column}
 
 
 def filters() -> Mapping[str, Filter]:

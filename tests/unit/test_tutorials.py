@@ -243,15 +243,16 @@ def test_the_analysis_counts_and_is_shown(copied, tiny, run_stage, tmp_path):
         words += [f"--{side}", str(tiny.corpus / name)]
     run_stage("measure_analysis", [*words, "--device", "cpu", "--output", str(tmp_path / "copied-words.json")])
     contents = analyses.read([tmp_path / "copied-words.json"])
-    (counted,) = contents["copied_words"].rows
+    _, counted = contents["copied_words"].rows
     long = [word for word in sources[0].lower().split() if len(word) >= 3]
-    assert (counted.words, counted.copied) == (len(long) + 2 * len(sources[1:]), len(set(long)))
+    share = len(set(long)) / (len(long) + 2 * len(sources[1:]))
+    assert (counted.words, counted.copied) == (len(long) + 2 * len(sources[1:]), pytest.approx(share))
     manifest = reports.manifest()
     document = Document("report", [Section("Analyses", analyses.blocks(contents, manifest))])
-    assert [picture.name for picture in document.pictures()] == ["copied_words"]
     text = markdown(document)
-    assert "### Copied words" in text and f"{100 * counted.copied / counted.words:.1f} |" in text
-    assert "| lvm, delta, L = 1, seed 1 " in text
+    assert "### Copied words" in text and f"{100 * share:.1f} |" in text
+    assert "| lvm, delta, L = 1 " in text and "Of 3 characters or more." in text
+    assert registry.figures_of_rows()["copied"].column == "copied words, %"
 
 
 def test_the_metric_of_the_architecture_page_scores_translations(use_package):

@@ -6,6 +6,7 @@ Texts are plain: renderers escape them. Tables and pictures with a number are co
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -253,3 +254,40 @@ def row_of(row: Row | GroupRow | Sequence[str | Cell]) -> Row | GroupRow:
 def cell_of(cell: str | Cell) -> Cell:
     """A cell, which may be its text alone."""
     return Cell(cell) if isinstance(cell, str) else cell
+
+
+def changed_words(before: list[str], after: list[str]) -> list[bool]:
+    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`.
+
+    Among equally long subsequences the leftmost matches in `after` count as kept, so the result is deterministic.
+    """
+    rows, columns = len(before), len(after)
+    # longest[i][j]: length of the longest common subsequence of before[i:] and after[j:].
+    longest = [[0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            longest[i][j] = (
+                longest[i + 1][j + 1] + 1 if before[i] == after[j] else max(longest[i + 1][j], longest[i][j + 1])
+            )
+    changed = [True] * columns
+    i = j = 0
+    while i < rows and j < columns:
+        if before[i] == after[j]:
+            changed[j] = False
+            i, j = i + 1, j + 1
+        elif longest[i + 1][j] >= longest[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return changed
+
+
+def marked(before: str, after: str) -> tuple[str | Strong, ...]:
+    """`after` in runs of words; those that are not in `before` are strong."""
+    words = after.split()
+    runs: list[str | Strong] = []
+    flags = changed_words(before.split(), words)
+    for is_new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
+        text = " ".join(word for word, _ in run)
+        runs.append(Strong(text) if is_new else text)
+    return tuple(runs)

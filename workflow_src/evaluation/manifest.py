@@ -405,10 +405,11 @@ class Manifest:
         """The title of a search; its name where it is not declared."""
         return searches()[search].title if search in searches() else search
 
-    def look(self, system: str, search: str) -> Look:
-        """How a search of a system is drawn; either may be unknown."""
-        declared, known = searches().get(search), self.plan.loaded.systems.get(system)
-        return resolved(declared.look if declared else OTHER, known.family.look if known else OTHER)
+    def look(self, system: str | None, search: str | None) -> Look:
+        """How a search of a system is drawn, or the system itself; either may be unknown."""
+        declared, known = searches().get(search or ""), self.plan.loaded.systems.get(system or "")
+        unknown = OTHER if search else Look(marker="o")
+        return resolved(declared.look if declared else unknown, known.family.look if known else OTHER)
 
     @property
     def reference(self) -> ShownDecode | None:
@@ -422,6 +423,11 @@ class Manifest:
         followed = [search for search in declared if search.traceable and search.baseline]
         first = next((search for search in followed if search.refines), next(iter(followed), None))
         return searches()[first.baseline] if first and first.baseline else None
+
+    @property
+    def start_title(self) -> str:
+        """The title of outputs at step 0."""
+        return self.start.title if self.start else "start"
 
     @property
     def means_repetitions(self) -> frozenset[bool]:

@@ -6,7 +6,7 @@ its declaration. Code is named as "module:object" and is imported inside of jobs
 Standard library and pydantic only.
 """
 
-from workflow_src.spec.analyses import Analysis, AnalysisSettings, Selection, Use
+from workflow_src.spec.analyses import Analysis, AnalysisSettings, Figure, FigureTable, Key, Selection, Use
 from workflow_src.spec.filters import CAUSE, SCORES, Check, Filter, Pair, Verdict
 from workflow_src.spec.generators import Generator
 from workflow_src.spec.members import ROWS, Engine, Export, Family, Look, Plugin, Role, Search, Sizes, single

@@ -1,4 +1,4 @@
-"""Declarations of analyses: their settings, selections and code."""
+"""Declarations of analyses: their settings, selections, figures and code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic.dataclasses import dataclass
 
-from workflow_src.spec.fields import CHECKED, Code, RuleName, Title
+from workflow_src.spec.fields import CHECKED, Code, FigureName, RuleName, Title
 from workflow_src.spec.sections import Frozen
 
 # auto: where the experiment has something that fits; true: something must fit.
@@ -82,6 +82,88 @@ class Selection:
 
 
 @dataclass(frozen=True, config=CHECKED)
+class Key:
+    """A key that tells rows of figures apart, and its column.
+
+    head     heading of the column
+    title    title of the horizontal axis of panels over it
+    varying  whether the column is left out where all rows have the same
+    """
+
+    name: str
+    head: str
+    title: str = ""
+    varying: bool = False
+
+
+@dataclass(frozen=True, config=CHECKED)
+class Figure:
+    """A figure of rows: a finite number in the file, and its column and panel in the report.
+
+    head      heading of its column; None: tables lack it
+    digits    after its decimal point
+    signed    whether it has a plus sign too
+    factor    it is shown times this: 100 for percent
+    error     key of its standard error: ± in tables, bars in panels
+    panel     title of its panel; None: it is not drawn
+    level     key of the number in the file at which the panel has a dotted line
+    optional  whether it may be null
+    change    whether it is of what steps change: it has no cell at step 0
+    listed    whether it is a list of numbers, which are drawn over 1, 2, …
+    column    heading of its column in the main table, for figures of its rows; it is in figures.csv by its key then
+    """
+
+    key: FigureName
+    head: str | None = None
+    digits: int = 1
+    signed: bool = False
+    factor: float = 1.0
+    error: FigureName | None = None
+    panel: str | None = None
+    level: str | None = None
+    optional: bool = False
+    change: bool = False
+    listed: bool = False
+    column: str | None = None
+
+
+@dataclass(frozen=True, config=CHECKED)
+class FigureTable:
+    """Rows with the same figures: a list of objects in the file; a table, and panels of curves, in the report.
+
+    Further keys of a row say what it is of: `system`; `search` with the settings that analyses keep, and `model`;
+    `name` and `seed` of a row of the main table; or a `label` of its own.
+
+    Texts, heads and titles of panels may have fields, as those of `str.format`: any entry of the file, values of
+    `keys`, `scope` (the sentences in words), `start` (the title of outputs at step 0), `removed` (what is done about
+    repetitions), `published` (how published figures compare).
+
+    line    caption of the table, or of the picture that it is folded below
+    notes   on the caption, by their subjects; empty ones are left out
+    key     name of the list in the file
+    title   heading above the table
+    keys    columns before those of the figures
+    over    key of the numbers that panels have on their horizontal axis, and a column; rows at 0 are those of the
+            start, which all searches of a model share
+    label   the picture in words, for readers who cannot see it
+    column_notes          subjects of notes that the caption of the main table has too
+    at_reference_lengths  whether rows are decodes at the references' lengths: they have BLEU in every convention too,
+                          which stands beside published figures, and in tables of grids
+    """
+
+    figures: tuple[Figure, ...]
+    line: str
+    notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    key: FigureName = "rows"
+    title: str | None = None
+    keys: tuple[Key, ...] = ()
+    over: Key | None = None
+    label: str = ""
+    column_notes: tuple[str, ...] = ()
+    at_reference_lengths: bool = False
+
+
+@dataclass(frozen=True, config=CHECKED)
 class Analysis:
     """A measurement beside the rows of the tables, with a file, a rule and a section of the report.
 
@@ -106,8 +188,9 @@ class Analysis:
     select: Callable[[Any, Any], Selection]
     needs: str
     measure: Code
-    content: type[Any]
-    show: Code
+    tables: tuple[FigureTable, ...] = ()
+    content: type[Any] | None = None
+    show: Code | None = None
     split: Literal["dev", "test"] | None = None
     rule: RuleName | None = None
     message: str | None = None

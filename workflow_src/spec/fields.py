@@ -14,6 +14,7 @@ RuleName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 TrainingRule = Annotated[str, Field(pattern=r"^train_[a-z0-9_]+$")]
 # Names of metrics are keys of files.
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_+-]*$")]
+FigureName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Title = Annotated[str, Field(min_length=1)]
 # An object that jobs import: "module:object".

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation.analyses import content as contents
+from workflow_src.evaluation import content as contents
 from workflow_src.evaluation.analyses.inputs import Inputs as AnalysisInputs
 from workflow_src.jobs import DeviceJobInputs, start
 from workflow_src.records.atomic import write_json

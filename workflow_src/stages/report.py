@@ -14,7 +14,6 @@ from pydantic import Field
 from workflow_src.config.experiment import WorkflowConfig
 from workflow_src.config.plan import shown_plan
 from workflow_src.evaluation import charts
-from workflow_src.evaluation.analyses.energy import row_energies
 from workflow_src.evaluation.charts import Chart
 from workflow_src.evaluation.report import (
     contents,
@@ -127,7 +126,7 @@ def run(inputs: Inputs) -> str:
         material.systems,
         material.speed,
         material.significance,
-        lambda split: row_energies(material.analyses.values(), split),
+        material.analyses.values(),
         {split: signatures(contents.quality_on(material, split), manifest.metrics) for split in splits},
     )
     candidates = usage.candidates_of(material, measured)

@@ -12,6 +12,7 @@ import reports
 import torch
 from refusals import fields_of
 from stage_words import start_stage
+from titles import DELTA_1, SCORE_1, row_label
 
 from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
@@ -79,45 +80,47 @@ def run(tiny, tiny_bundles, tmp_path):
         words += ["--output", str(output), "--device", "cpu", *more]
         start_stage(measure_analysis, words)
         analysis = json.loads(output.read_text(encoding="utf-8"))
-        _check_whole(analysis)
+        # Reports read what was written.
+        analysed.read(analysis)
         return analysis
 
     return start
 
 
-def _check_whole(analysis):
-    """Reports read everything that the file has, but for its provenance and which systems have alignments."""
-    (content,) = analysed.read(analysis).values()
-    entries = {key: value for key, value in analysis.items() if key not in ("format", "analysis", "provenance")}
-    if analysis["analysis"] == "reordering":
-        example = analysis["example"] or {"panels": []}
-        for part in [*entries["systems"], *example["panels"]]:
-            part.pop("aligned", None)
-    assert analysed.to_raw(content) == entries
+def curves_of(analysis):
+    """Rows of each search by its system and name, in the order of the file."""
+    curves = {}
+    for row in analysis["rows"]:
+        curves.setdefault((row["system"], row["search"]), []).append(row)
+    return curves
+
+
+def of_search(row):
+    """What a row says beside its search."""
+    return {key: value for key, value in row.items() if key not in SCORE}
 
 
 def test_marginals_of_every_procedure(run):
     analysis = run("marginal")
     assert analysis["analysis"] == "marginal" and analysis["split"] == "dev" and analysis["sentences"] == 4
-    assert [curve["search"] for curve in analysis["curves"]] == ["delta", "score"]
-    for curve in analysis["curves"]:
-        assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
-        assert curve["points"][0] == analysis["curves"][0]["points"][0]
-        assert curve["points"][0]["gain"] == 0
-        assert all(point["log_probability"] < 0 < point["effective_samples"] for point in curve["points"])
+    curves = curves_of(analysis)
+    assert list(curves) == [("lvm", "delta"), ("score", "score")]
+    for points in curves.values():
+        assert [point["steps"] for point in points] == [0, 1, 2]
+        assert of_search(points[0]) == of_search(analysis["rows"][0]) and points[0]["gain"] == 0
+        assert all(point["log_probability"] < 0 < point["effective_samples"] for point in points)
     in_chunks = run("marginal", more=["--limits", "chunk=5"])
-    for curve, chunked_curve in zip(analysis["curves"], in_chunks["curves"], strict=True):
-        for a, b in zip(curve["points"], chunked_curve["points"], strict=True):
-            assert a == pytest.approx(b, rel=1e-4, abs=1e-5)
+    for a, b in zip(analysis["rows"], in_chunks["rows"], strict=True):
+        assert of_search(a) == pytest.approx(of_search(b), rel=1e-4, abs=1e-5)
     # The same without the other searches and steps.
     single = run("marginal", searches=[SCORE], steps=[2])
-    assert single["curves"][0]["points"][1] == analysis["curves"][1]["points"][2]
+    assert single["rows"][1] == curves["score", "score"][2]
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
     moving = {**SCORE, "step_size": 40.0}
     analysis = run("tokens", searches=[DELTA, moving])
-    points = {(curve["search"], p["steps"]): p for curve in analysis["curves"] for p in curve["points"]}
+    points = {(row["search"], row["steps"]): row for row in analysis["rows"]}
     assert points.keys() == {(search, steps) for search in ("delta", "score") for steps in (0, 1, 3)}
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     moved = 0
@@ -144,23 +147,24 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
     analysis = run("convergence")
     assert analysis["analysis"] == "convergence" and analysis["sentences"] == 5 and analysis["samples"] == 3
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:5]
-    for curve, size in zip(analysis["curves"], ({}, {"step_size": 0.5}), strict=True):
-        translator = Translator.load(tiny_bundles[curve["system"]], device="cpu", threads=1)
+    curves = curves_of(analysis)
+    for ((system, search), points), size in zip(curves.items(), ({}, {"step_size": 0.5}), strict=True):
+        translator = Translator.load(tiny_bundles[system], device="cpu", threads=1)
         outputs = []
-        for point in curve["points"]:
-            settings, _ = translator.settings(curve["search"], steps=point["steps"], **size)
+        for point in points:
+            settings, _ = translator.settings(search, steps=point["steps"], **size)
             outputs.append(translator.search(lines, settings, normalised=True).tokens)
             assert point["bleu"] == number_of(translator.text(outputs[-1])) and point["bound"] < 0
-        assert [point["steps"] for point in curve["points"]] == [0, 1, 2, 3]
+        assert [point["steps"] for point in points] == [0, 1, 2, 3] and points[0]["stopped"] is None
         for step in (1, 2, 3):
             still = [all(outputs[t][n] == outputs[step - 1][n] for t in range(step, 4)) for n in range(5)]
             first = [step == 1 or outputs[step - 1][n] != outputs[step - 2][n] for n in range(5)]
-            assert curve["points"][step]["stopped"] == sum(a and b for a, b in zip(still, first, strict=True)) / 5
-    first, second = (curve["points"][0] for curve in analysis["curves"])
+            assert points[step]["stopped"] == sum(a and b for a, b in zip(still, first, strict=True)) / 5
+    first, second = (of_search(points[0]) for points in curves.values())
     assert first == second and first["gain"] == 0
     # The same without the other measurements.
     single = run("convergence", searches=[SCORE])
-    assert single["curves"][0] == analysis["curves"][1]
+    assert single["rows"] == curves["score", "score"]
 
 
 def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch, capsys):
@@ -168,7 +172,7 @@ def test_figures_that_are_no_numbers_are_not_written(run, tmp_path, monkeypatch,
     with pytest.raises(SystemExit):
         run("convergence")
     message = capsys.readouterr().err
-    assert "analysis convergence " in message and "(curves[0].points[0].bleu is nan; " in message
+    assert "analysis convergence " in message and "(rows[0].bleu is nan; " in message
     assert "train the systems that it follows again, or switch analyses.convergence off." in message
     assert not list(tmp_path.glob("*.json"))
 
@@ -192,7 +196,8 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
     shortest = lambda candidates, *_: [min(texts, key=len) for texts in zip(*candidates, strict=True)]  # noqa: E731
     monkeypatch.setattr(metrics, "best_by_sentence", shortest)
     analysis = run("lengths", remove_repetitions="none")
-    assert list(analysis["models"]) == ["lvm"]
+    (measured,) = analysis["models"]
+    assert measured["system"] == "lvm"
     lines, targets, references = (
         (tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en", "dev.reference.en")
     )
@@ -206,18 +211,13 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
         # Classes of one length are those that are cut off at its ends; the best of each counts.
         lengths = [max(1, len(ids) + c - (scores.numel() - 1) // 2) for c in scores.argsort(descending=True).tolist()]
         ranked.append(list(dict.fromkeys(lengths))[:3])
-    measured = analysis["models"]["lvm"]
     within = [
         sum(length in best[:count] for best, length in zip(ranked, true_lengths, strict=True)) / 6
         for count in (1, 2, 3)
     ]
-    assert measured["within_top"] == pytest.approx(within) and measured["exact"] == pytest.approx(within[0])
+    assert measured["within_top"] == pytest.approx(within[-1]) and measured["exact"] == pytest.approx(within[0])
     assert measured["bias"] == pytest.approx(sum(best[0] - n for best, n in zip(ranked, true_lengths, strict=True)) / 6)
-    assert [(row["search"], row["steps"]) for row in analysis["rows"]] == [
-        ("prior-mean", 0),
-        ("delta", 1),
-        ("score", 1),
-    ]
+    assert [row["label"] for row in analysis["rows"]] == [row_label("prior-mean"), DELTA_1, SCORE_1]
     plain, _ = translator.settings("prior-mean")
     texts = translator.text(translator.search(lines, plain, normalised=True).tokens)
     sources = translator.subwords.encode_source(lines)
@@ -227,7 +227,8 @@ def test_lengths_of_every_model(run, tiny_bundles, tiny, monkeypatch):
         "reference": translator.text(prior_mean(model, sources, true_lengths)),
         "oracle": shortest(candidates, references),
     }
-    assert analysis["rows"][0]["bleu"] == {name: number_of(outputs) for name, outputs in expected.items()}
+    bleu = {name: number_of(outputs) for name, outputs in expected.items()}
+    assert {name: analysis["rows"][0][name] for name in bleu} == bleu
     assert texts == candidates[0] and len(set(map(tuple, expected.values()))) == 3
 
 
@@ -258,7 +259,7 @@ def test_lengths_are_measured_on_text_without_repetitions(run, tiny_bundles, tin
     settings_of_step, _ = translator.settings("score", steps=1, step_size=0.5)
     tokens = translator.search(lines, settings_of_step, normalised=True).tokens
     scores = {units: score(translator.text(tokens, units)) for units in ("none", "words", "subwords")}
-    assert analysis["rows"][2]["bleu"]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
+    assert analysis["rows"][2]["predicted"] == scores[removal] and scores["subwords"] != scores["none"]
 
 
 def test_samples_are_those_that_change_most(run):
@@ -323,14 +324,14 @@ def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle
     systems = [{"system": "one-pass"}, {"system": "lvm"}]
     analysis = run("components", bundles=["lvm", "one-pass"], tiny_bundles=folders, searches=systems)
     assert analysis["analysis"] == "components" and (analysis["sentences"], analysis["share"]) == (6, 0.9)
-    assert [(system["system"], system["width"]) for system in analysis["systems"]] == [("one-pass", 5), ("lvm", 4)]
+    assert [(row["system"], row["width"]) for row in analysis["rows"]] == [("one-pass", 5), ("lvm", 4)]
     lines = [(tiny.corpus / name).read_text().splitlines()[:6] for name in ("dev.de", "dev.en")]
     sources = [len(ids) + 1 for ids in tiny.subwords.encode_source(lines[0])]
     targets = [len(ids) + 1 for ids in tiny.subwords.encode_target(lines[1])]
     # One for each source subword, and one for each target subword; end symbols have latents too.
-    assert [system["latents"] for system in analysis["systems"]] == [sum(sources), sum(targets)]
+    assert [row["latents"] for row in analysis["rows"]] == [sum(sources), sum(targets)]
     single = run("components", bundles=["lvm"])
-    assert single["systems"] == analysis["systems"][1:]
+    assert single["rows"] == analysis["rows"][1:]
 
 
 def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_pass_bundle, tiny):
@@ -339,27 +340,24 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     entries = [DELTA, SCORE, one_pass]
     analysis = run("latent_paths", bundles=folders, tiny_bundles=folders, searches=entries)
     assert (analysis["analysis"], analysis["sentences"], analysis["split"]) == ("latent_paths", 6, "dev")
-    assert [(curve["system"], curve["search"]) for curve in analysis["curves"]] == [
-        ("lvm", "delta"),
-        ("score", "score"),
-        ("one-pass", "delta"),
-    ]
-    for curve in analysis["curves"]:
-        assert [point["steps"] for point in curve["points"]] == [0, 1, 2]
-        first = curve["points"][0]
+    curves = curves_of(analysis)
+    assert list(curves) == [("lvm", "delta"), ("score", "score"), ("one-pass", "delta")]
+    for points in curves.values():
+        assert [point["steps"] for point in points] == [0, 1, 2]
+        first, second, _ = points
         assert first["from_start"] == 0 and first["step"] is first["cosine"] is first["changed"] is None
-        assert curve["points"][1]["from_start"] == curve["points"][1]["step"] > 0
-    assert analysis["curves"][0]["points"][1]["cosine"] == pytest.approx(1.0)
+        assert second["from_start"] == second["step"] > 0
+    assert curves["lvm", "delta"][1]["cosine"] == pytest.approx(1.0)
     # Latents of source positions are those of the search itself.
     translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
     traces = translator.search(lines, translator.settings("delta", steps=2)[0], trace=True, normalised=True).traces
-    for step, point in enumerate(analysis["curves"][2]["points"][1:], 1):
+    for step, point in enumerate(curves["one-pass", "delta"][1:], 1):
         changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
         assert point["changed"] == pytest.approx(sum(changed) / 6)
     # The same without the other searches.
     single = run("latent_paths", searches=[SCORE])
-    assert single["curves"][0] == analysis["curves"][1]
+    assert single["rows"] == curves["score", "score"]
     assert analysed.pictures_of(analysis) == ["latent_paths"]
 
 
@@ -400,8 +398,8 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
         assert side["slots"] == 2 * len(example["pieces"])
         assert side["places"] is None or len(side["places"]) == len(names)
     assert torch.tensor(panel["distances"]) == pytest.approx(torch.cdist(one, other), abs=1e-4)
-    (system,) = analysis["systems"]
-    assert system["same"] is None and system["other"]["sentences"] == len(turned)
+    (group,) = analysis["rows"]
+    assert (group["order"], group["sentences"]) == ("another", len(turned))
     assert analysed.pictures_of(analysis) == ["reordering"]
     # Without alignments the rest is the same.
     plain = run(
@@ -415,9 +413,8 @@ def test_latents_of_two_translations_are_compared(run, one_pass_bundle, details,
     single_sentence = run("reordering", settings | {"sentences": 1}, bundles=["one-pass"], tiny_bundles=bundles)
     assert "differs from its reference and shares two words with it: nothing is compared" in capsys.readouterr().err
     assert single_sentence["compared"] == 0 and single_sentence["example"] is None
-    _, table = analyses.blocks(analysed.read(single_sentence), reports.manifest())
-    assert table.rows == []
-    assert "none of the first 1 sentences of dev has a translation of teacher" in table.caption.line
+    _, paragraph = analyses.blocks(analysed.read(single_sentence), reports.manifest())
+    assert "None of the first 1 sentences of dev has a translation of teacher" in paragraph.parts[0]
     assert analysed.pictures_of(single_sentence) == []
 
 
@@ -428,7 +425,7 @@ def test_a_length_leaves_room_for_the_end_symbol(run, tiny, tmp_path):
     for name, line in (("dev.de", "Hund"), ("dev.en", text), ("dev.reference.en", text)):
         (tmp_path / name).write_text(f"{line}\n")
     analysis = run("lengths", tiny=SimpleNamespace(corpus=tmp_path))
-    assert analysis["sentences"] == 1 and analysis["models"]["lvm"]["exact"] in (0.0, 1.0)
+    assert analysis["sentences"] == 1 and analysis["models"][0]["exact"] in (0.0, 1.0)
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -467,22 +464,24 @@ def test_energies_of_rows_are_those_of_the_subwords_that_they_put_out(run, detai
         "rows": [row | {"name": name, "repetitions_removed": name} for name in by_removal],
     }
     analysis = run("energies", settings, bundles=("transformer",))
-    assert analysis["analysis"] == "energies" and analysis["split"] == "dev" and analysis["scorer"] == "transformer"
+    assert analysis["analysis"] == "energies" and analysis["split"] == "dev"
+    assert {row["scorer"] for row in analysis["rows"]} == {"transformer"}
     sources = subwords.encode_source((tiny.corpus / "dev.de").read_text().splitlines())
     texts = by_removal | {"reference": subwords.encode_target((tiny.corpus / "dev.en").read_text().splitlines())}
-    by_row = {row["name"]: row for row in analysis["rows"]} | {"reference": analysis["reference"]}
+    by_row = {row.get("name", "reference"): row for row in analysis["rows"]}
+    assert analysis["rows"][0]["label"] == "references"
     with torch.no_grad():
         for name, outputs in texts.items():
             values = [
                 -float(model.log_probabilities(torch.tensor([[*source, EOS]]), torch.tensor([output])).sum())
                 for source, output in zip(sources, outputs, strict=True)
             ]
-            assert by_row[name]["per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
+            assert by_row[name]["energy_per_sentence"] == pytest.approx(sum(values) / 8, rel=1e-5)
             tokens = sum(len(output) + 1 for output in outputs)
-            assert by_row[name]["per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
+            assert by_row[name]["energy_per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
     in_batches = run("energies", settings, bundles=("transformer",), more=["--limits", "batch=3"])
     for row, batched_row in zip(analysis["rows"], in_batches["rows"], strict=True):
-        assert row["per_sentence"] == pytest.approx(batched_row["per_sentence"], rel=1e-5)
+        assert row["energy_per_sentence"] == pytest.approx(batched_row["energy_per_sentence"], rel=1e-5)
 
 
 def test_details_that_do_not_fit_are_reported_in_a_sentence(run, details, tmp_path):
@@ -525,26 +524,12 @@ def test_two_scorers_give_what_each_gives_alone(run, details, more_bundles):
         settings = {"scorer": scorer, "rows": rows}
         return run("energies", settings, tiny_bundles=more_bundles, bundles=("transformer", "seq2seq"))
 
-    names = ["seq2seq", "transformer"]
-    together, single = measure(names), {name: measure(name) for name in names}
-    assert together["scorer"] == "seq2seq" and "at_reference_lengths" not in together
-    typed = analysed.read(together)["energies"]
-    assert typed.by_scorer(typed.reference).keys() == typed.by_scorer(typed.rows[0]).keys() == set(names)
-    for entry in ("reference", "rows"):
-        energies = together[entry][0] if entry == "rows" else together[entry]
-        by_scorer = {name: content[entry][0] if entry == "rows" else content[entry] for name, content in single.items()}
-        assert {k: v for k, v in energies.items() if k != "others"} == by_scorer["seq2seq"] != by_scorer["transformer"]
-        assert energies["others"] == {
-            "transformer": {key: by_scorer["transformer"][key] for key in energies["others"]["transformer"]}
-        }
-    assert single["transformer"]["rows"][0].keys() == {
-        *row,
-        "sentences",
-        "unscored",
-        "per_sentence",
-        "error",
-        "per_token",
-    }
+    together = measure(["seq2seq", "transformer"])
+    assert [row["scorer"] for row in together["rows"]] == ["seq2seq", "transformer"] * 2
+    assert together["at_reference_lengths"] == []
+    alone = [measure(name)["rows"] for name in ("seq2seq", "transformer")]
+    assert together["rows"] == [row for pair in zip(*alone, strict=True) for row in pair]
+    assert alone[0][1]["energy_per_sentence"] != alone[1][1]["energy_per_sentence"]
 
 
 @pytest.mark.parametrize("removal", ["none", "subwords", "words"])
@@ -581,19 +566,20 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
     settings = {"scorer": ["transformer", "seq2seq"], "rows": [], "searches": searches, "bleu_tokeniser": "13a"}
     options = {"tiny_bundles": more_bundles, "bundles": tuple(translators), "tiny": SimpleNamespace(corpus=tmp_path)}
     analysis = run("energies", settings, **options)
-    one, two = analysis["at_reference_lengths"]
-    assert (one["system"], one["name"], two["name"], one["repetitions_removed"]) == ("cmlm", "one", "two", removal)
+    at_lengths = analysis["at_reference_lengths"]
+    one, other, two, _ = at_lengths
+    assert (one["system"], one["name"], two["name"], analysis["remove_repetitions"]) == ("cmlm", "one", "two", removal)
     scores = metrics.scores(default_measured(), Texts(texts, references, (), Corpus("de", "en")))
-    assert one["bleu"] == {metric.name: pytest.approx(scores[metric.name]) for metric in conventions().values()}
-    assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"]["bleu"] > 5)
+    for metric in conventions().values():
+        assert one[metric.name] == other[metric.name] == pytest.approx(scores[metric.name])
+    assert scored[0] == (texts, references, "en", "13a") and (removal != "none" or one["bleu"] > 5)
     # Lengths leave room for an end symbol, and empty sources have no energy.
     if removal == "subwords":
         outputs = subwords.without_repetitions(outputs)
     if removal == "words":
         outputs = subwords.encode_target([collapse_repetitions(text) for text in subwords.decode_target(outputs)])
-    typed = analysed.read(analysis)["energies"]
-    for name, energies in typed.by_scorer(typed.at_reference_lengths[0]).items():
-        model, values, tokens = translators[name].network, [], 0
+    for energies in (one, other):
+        model, values, tokens = translators[energies["scorer"]].network, [], 0
         longest = model.config.max_positions - 1
         with torch.no_grad():
             for source, output, goal in zip(sources, outputs, goals, strict=True):
@@ -608,14 +594,11 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
                     )
                     tokens += len(output) + 1
         unscored = sum(not source or len(output) > longest for source, output in zip(sources, outputs, strict=True))
-        assert energies.sentences == len(values) and energies.unscored == unscored >= 1
-        assert energies.per_sentence == pytest.approx(sum(values) / len(values), rel=1e-5)
-        assert energies.per_token == pytest.approx(sum(values) / tokens, rel=1e-5)
+        assert energies["sentences"] == len(values) and energies["unscored"] == unscored >= 1
+        assert energies["energy_per_sentence"] == pytest.approx(sum(values) / len(values), rel=1e-5)
+        assert energies["energy_per_token"] == pytest.approx(sum(values) / tokens, rel=1e-5)
     # Padding changes nothing.
-    for before, after in zip(
-        (one, two),
-        run("energies", settings, more=["--limits", "batch=1"], **options)["at_reference_lengths"],
-        strict=True,
-    ):
+    again = run("energies", settings, more=["--limits", "batch=1"], **options)
+    for before, after in zip(at_lengths, again["at_reference_lengths"], strict=True):
         assert before["bleu"] == after["bleu"] and before["sentences"] == after["sentences"]
-        assert before["per_sentence"] == pytest.approx(after["per_sentence"], rel=1e-4)
+        assert before["energy_per_sentence"] == pytest.approx(after["energy_per_sentence"], rel=1e-4)

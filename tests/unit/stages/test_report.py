@@ -6,6 +6,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import analysed
 import pytest
 import reports
 from refusals import fields_of
@@ -462,22 +463,17 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
         expected_convention="intl-lowercase",
         grids=[grid],
     )
-    under = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
-    row = under | {
-        "system": "lvm",
-        "repetitions_removed": "subwords",
-        "others": {"seq2seq": under | {"per_sentence": 7.0}},
-    }
+    under = {"energy_per_sentence": 9.04, "energy_per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
+    row = under | {"system": "lvm", "repetitions_removed": "subwords"}
+    scored = [{"scorer": "teacher"}, {"scorer": "seq2seq", "energy_per_sentence": 7.0}]
     bleu = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.0}
-    energies = {
-        "format": 1,
-        "analysis": "energies",
-        "split": "test",
-        "scorer": "teacher",
-        "reference": row,
-        "rows": [row | {"name": "delta-2", "seed": 1}],
-        "at_reference_lengths": [row | {"name": "delta-1", "bleu": bleu}],
-    }
+    at_lengths = row | {"name": "delta-1"} | bleu
+    energies = analysed.raw(
+        "energies",
+        split="test",
+        rows=[row | {"name": "delta-2", "seed": 1} | more for more in scored],
+        at_reference_lengths=[at_lengths | more for more in scored],
+    )
     (tmp_path / "energies.json").write_text(json.dumps(energies))
     folder = _build([*words, "--analyses", str(tmp_path / "energies.json")])
     energy_by_row = {
@@ -493,19 +489,9 @@ def test_grids_and_rows_at_the_references_lengths(report_inputs, undrawn, page_o
     assert [distilled, "9.0 (22.0)"] in cells and [distilled, "3 (4.0)"] in cells and ["raw", "1 (2.0)"] in cells
     # Another system was not measured there: BLEU of its first row, 3 above sacreBLEU's.
     assert ["raw", "32.2"] in cells
-    assert [
-        f"lvm, {DELTA_1}",
-        "20.0",
-        "21.0",
-        "22.0",
-        "19.5",
-        "9.0 ± 0.5",
-        "0.80",
-        "0",
-        "7.0 ± 0.5",
-        "0.80",
-        "0",
-    ] in cells
+    counted = ["20.0", "21.0", "22.0", "19.5"]
+    for scorer, energy in (("teacher", "9.0 ± 0.5"), ("seq2seq", "7.0 ± 0.5")):
+        assert [f"lvm, {DELTA_1}", scorer, *counted, energy, "0.80", "8", "0"] in cells
     html, markdown = ((folder / name).read_text() for name in ("index.html", "results.md"))
     assert "Two &lt;settings&gt;" in html and "score/score-1 (at the references&#39; lengths) 18.0" in html
     assert r"### Two \<settings>" in markdown and "### At the references’ lengths" in markdown

@@ -68,7 +68,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     ordered = analysed.raw("reordering")
     ordered["example"] |= {"pieces": ["$$", "_", WORDS], "target_pieces": [["$x^$", "\\$"], [WORDS]]}
     components = analysed.raw("components")
-    for one, name in zip(components["systems"], NAMES, strict=False):
+    for one, name in zip(components["rows"], NAMES, strict=False):
         one["system"] = name
     paths = [tmp_path / f"{content['analysis']}.json" for content in (mapped, ordered, components)]
     for path, content in zip(paths, (mapped, ordered, components), strict=True):

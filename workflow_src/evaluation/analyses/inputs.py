@@ -126,9 +126,14 @@ def standard_error(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
+def inspected_steps(steps: Sequence[int]) -> list[int]:
+    """The numbers of steps after which outputs are looked at: 0, and those of the setting in order."""
+    return sorted({0, *steps})
+
+
 def gain_figures(values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
-    """Figures of a `content.GainPoint`: the mean gain of sentences on `start`, with its paired standard error, and the
-    shares of sentences that rose and fell."""
+    """The mean gain of sentences on `start`, with its paired standard error, and the shares of sentences that rose and
+    fell."""
     gains = [value - first for value, first in zip(values, start, strict=True)]
     return {
         "gain": statistics.fmean(gains),

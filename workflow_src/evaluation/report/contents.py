@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workflow_src.evaluation import conventions
-from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.charts import Chart
 from workflow_src.evaluation.document import (
     Block,
@@ -79,6 +78,11 @@ class Contents:
         provenance: Mapping[str, Any] = self.measured.record["provenance"]
         return provenance
 
+    @property
+    def at_reference_lengths(self) -> list[dict[str, Any]]:
+        """Figures of decodes at the references' lengths."""
+        return analyses.at_reference_lengths(self.material.analyses.values(), self.split)
+
     def picture(self, name: str, caption: Caption, label: str, title: str = "", narrow: bool = False) -> list[Block]:
         """A picture where it was drawn."""
         if name not in self.drawn:
@@ -113,7 +117,6 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     ]
     description = manifest.plan.config.description
     lede: list[Block] = [Paragraph.of(Strong("Summary."), f" {description}")] if points or description else []
-    text = " ".join([contents.carried.line, *contents.carried.notes.values()])
     sections = [
         Section("What to take", carried.carry(needs, contents.carried), "take", "What to take"),
         Section(
@@ -122,7 +125,12 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
         Section("Refinement step by step", refinement(contents), "refinement", "Refinement"),
         Section("Sentences", page.examples(material.traces, manifest), "sentences", "Sentences"),
         Section("Learning", learning(contents), "learning", "Learning"),
-        Section("Analyses", analyses.blocks(material.analyses, manifest, text), "analyses", "Analyses"),
+        Section(
+            "Analyses",
+            carried.carry(analyses.blocks(material.analyses, manifest), contents.carried),
+            "analyses",
+            "Analyses",
+        ),
         Section("Provenance", provenance(contents), "provenance", "Provenance"),
         Section("Use it", recommended, "use", "Use it"),
     ]
@@ -162,7 +170,7 @@ def quality(contents: Contents) -> list[Block]:
     return [
         *blocks,
         *significance_page.control_tables(material.significance.get(split), shown, manifest),
-        *grids.tables(manifest, row_energies(material.analyses.values(), split), contents.table),
+        *grids.tables(manifest, split, contents.at_reference_lengths, contents.table),
         *contents.picture(
             "quality_speed",
             Caption(
@@ -222,7 +230,7 @@ def rows_table(
     """The table of rows of a split; the numbered one is the main one."""
     material, report = contents.material, manifest.report
     comparisons = sum(len(line.p_values) for group in table for line in group.lines)
-    energies, reference = row_energies(material.analyses.values(), split), manifest.reference
+    reference = manifest.reference
     timed = numbered and material.speed is not None
     shown = contents.measured.shown(split, report.remove_repetitions)
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
@@ -238,13 +246,18 @@ def rows_table(
         ),
         "As good": captions.rival_words(contents.proof) if numbered else "",
         "Published": f"{conventions.published_words(manifest)} {tables.published_order(table)}".strip(),
-        "Energy": energy_words(energies.scorer) if energies else "",
+        **analyses.column_notes(material.analyses.values(), split, manifest),
         "Training": carried.training(contents.measured.rows),
         "Latency": captions.LATENCY if timed else "",
         "Speed-up": f"Of median latency, over {tables.row_words(reference)}." if timed and reference else "",
     }
     without_row = tables.unmatched_expected(table, report.expected)
-    without_row |= unmatched(energies, report.expected_reference_lengths) if numbered else {}
+    if numbered:
+        measured = {f"{row['system']}/{row['name']}" for row in contents.at_reference_lengths}
+        at_lengths = report.expected_reference_lengths.items()
+        without_row |= {
+            f"{key} (at the references' lengths)": value for key, value in at_lengths if key not in measured
+        }
     published = ", ".join(f"{name} {value}" for name, value in without_row.items())
     sentences = quality_on(material, split).get("sentences", 0)
     line = [

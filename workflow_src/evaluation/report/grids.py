@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from workflow_src.config.plan.grids import GridCell, GridInfo
-from workflow_src.evaluation.analyses.energy import AtReferenceLengths, RowEnergies
-from workflow_src.evaluation.analyses.shown import decimal
 from workflow_src.evaluation.conventions import removal_words, source_words
 from workflow_src.evaluation.document import Beside, Block, Caption, Heading, Table
 from workflow_src.evaluation.manifest import Manifest
@@ -15,7 +14,8 @@ from workflow_src.evaluation.report.tables import Group, Line
 
 def tables(
     manifest: Manifest,
-    energies: RowEnergies | None,
+    split: str,
+    at_reference_lengths: Sequence[Mapping[str, Any]],
     table: Sequence[Group],
 ) -> list[Block]:
     """A heading and a table for every grid, beside a table of published figures where there are some.
@@ -25,9 +25,10 @@ def tables(
     `report.expected_convention`.
     """
     counted = manifest.published
-    at_lengths: dict[str, AtReferenceLengths] = {}
-    for entry in energies.at_reference_lengths if energies else ():
-        at_lengths.setdefault(entry.system, entry)
+    # The first decode of each system, by the systems that score it.
+    at_lengths: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for entry in at_reference_lengths:
+        at_lengths.setdefault(entry["system"], {}).setdefault(entry["scorer"], entry)
     lines: dict[str, Line] = {}
     for line in (line for group in table for line in group.lines):
         lines.setdefault(line.system, line)
@@ -35,16 +36,14 @@ def tables(
     def cell(grid_cell: GridCell | None) -> str:
         if grid_cell is None:
             return "–"
-        if energies and grid_cell.system in at_lengths:
-            entry = at_lengths[grid_cell.system]
-            scorer_energies = energies.by_scorer(entry).get(energies.scorer_of(grid_cell))
-            energy, bleu = scorer_energies.per_sentence if scorer_energies else None, entry.bleu.get(counted.name)
-            return f"{decimal(energy)} ({decimal(bleu)})"
+        if by_scorer := at_lengths.get(grid_cell.system):
+            entry = by_scorer[_scorer(grid_cell, by_scorer)]
+            return f"{_decimal(entry['energy_per_sentence'])} ({_decimal(entry.get(counted.name))})"
         first = lines.get(grid_cell.system)
         mean = first.means.get(counted.name) if first else None
-        return decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
+        return _decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
 
-    captions = [_caption(grid, manifest, energies, at_lengths) for grid in manifest.grids]
+    captions = [_caption(grid, manifest, split, at_lengths) for grid in manifest.grids]
     return [
         block
         for grid, caption in zip(manifest.grids, captions, strict=True)
@@ -62,6 +61,16 @@ def _table(grid: GridInfo, cell: Callable[[GridCell | None], str], caption: Capt
     return [Heading(grid.title), Beside(tables)]
 
 
+def _scorer(cell: GridCell, scorers: Mapping[str, Any]) -> str:
+    """The system whose energy a cell shows: the first of its own that scores, or else the first."""
+    return next((name for name in cell.scorers if name in scorers), next(iter(scorers)))
+
+
+def _decimal(figure: float | None) -> str:
+    """A figure with one decimal, or a dash for none."""
+    return "–" if figure is None else f"{figure:.1f}"
+
+
 def _setting(path: str) -> str:
     return path.rpartition(".")[2].replace("_", " ")
 
@@ -69,8 +78,8 @@ def _setting(path: str) -> str:
 def _caption(
     grid: GridInfo,
     manifest: Manifest,
-    energies: RowEnergies | None,
-    at_lengths: Mapping[str, AtReferenceLengths],
+    split: str,
+    at_lengths: Mapping[str, Mapping[str, Any]],
 ) -> Caption:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
@@ -79,10 +88,10 @@ def _caption(
     counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     sentences = []
-    if energies and measured:
-        scorers = " or ".join(dict.fromkeys(energies.scorer_of(cell) for cell in measured))
+    if measured:
+        scorers = " or ".join(dict.fromkeys(_scorer(cell, at_lengths[cell.system]) for cell in measured))
         sentences.append(
-            f"At the references' lengths on {energies.split}: energy in nats a sentence under {scorers}, and in "
+            f"At the references' lengths on {split}: energy in nats a sentence under {scorers}, and in "
             f"brackets {counted}; {removed}."
         )
     if len(measured) < len(cells):

@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.config.plan import Plan
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.analyses.content import Content
+from workflow_src.evaluation.content import Content
 from workflow_src.evaluation.manifest import Manifest, Row
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning, results

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from workflow_src.evaluation.document import (
     Fold,
     Line,
     Paragraph,
-    Strong,
+    marked,
     table_of,
 )
 from workflow_src.evaluation.manifest import Manifest, colour_class, words
@@ -45,43 +44,6 @@ def language(code: str) -> str:
 def in_words(number: int) -> str:
     """Small numbers as words."""
     return NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else f"{number:,}"
-
-
-def changed_words(before: list[str], after: list[str]) -> list[bool]:
-    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`.
-
-    Among equally long subsequences the leftmost matches in `after` count as kept, so the result is deterministic.
-    """
-    rows, columns = len(before), len(after)
-    # longest[i][j]: length of the longest common subsequence of before[i:] and after[j:].
-    longest = [[0] * (columns + 1) for _ in range(rows + 1)]
-    for i in reversed(range(rows)):
-        for j in reversed(range(columns)):
-            longest[i][j] = (
-                longest[i + 1][j + 1] + 1 if before[i] == after[j] else max(longest[i + 1][j], longest[i][j + 1])
-            )
-    changed = [True] * columns
-    i = j = 0
-    while i < rows and j < columns:
-        if before[i] == after[j]:
-            changed[j] = False
-            i, j = i + 1, j + 1
-        elif longest[i + 1][j] >= longest[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return changed
-
-
-def marked(before: str, after: str) -> tuple[str | Strong, ...]:
-    """`after` in runs of words; those that are not in `before` are strong."""
-    words = after.split()
-    runs: list[str | Strong] = []
-    flags = changed_words(before.split(), words)
-    for is_new, run in itertools.groupby(zip(words, flags, strict=True), key=lambda pair: pair[1]):
-        text = " ".join(word for word, _ in run)
-        runs.append(Strong(text) if is_new else text)
-    return tuple(runs)
 
 
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:

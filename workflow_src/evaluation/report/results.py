@@ -20,7 +20,7 @@ import pandas as pd
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.errors import ArtifactError, short_repr
-from workflow_src.evaluation.analyses.energy import RowEnergies
+from workflow_src.evaluation.content import Content
 from workflow_src.evaluation.manifest import Key, Manifest, ShownDecode
 from workflow_src.evaluation.manifest import Row as ManifestRow
 from workflow_src.evaluation.quality import significance
@@ -75,7 +75,6 @@ KEY = ["system", "decode", "seed"]
 # The difference from the control row, which differs in the refining search alone, in the main metric.
 FROM_CONTROL = "from_control"
 TIMES = ("latency_ms", "latency_std", "sentences_per_second", "speedup")
-ENERGIES = {"energy_per_sentence": "per_sentence", "energy_per_token": "per_token"}
 
 RowKey = tuple[str, str, int]
 # Differences by metric, of a row (system, name, seed) from an autoregressive one.
@@ -333,26 +332,26 @@ def build(
     systems: Iterable[TrainedSystem] = (),
     speed: Speed | None = None,
     tested: Mapping[str, Significance] = {},
-    energies: Callable[[str], RowEnergies | None] = lambda _: None,
+    analysed: Iterable[Content] = (),
     signatures: Mapping[str, Mapping[str, str]] = {},
 ) -> Results:
     """The results of an experiment, in its order.
 
-    `qualities` maps quality files to their contents, `tested` test sets to comparisons of rows, `energies` splits to
-    energies of rows. Speed is measured once for a system and decode on the split of the tables, and is in the figures
-    of all seeds.
+    `qualities` maps quality files to their contents, `tested` test sets to comparisons of rows, and `analysed` has
+    contents of analyses, some of which have figures of rows. Speed is measured once for a system and decode on the
+    split of the tables, and is in the figures of all seeds.
     """
     trained = {(system.system, system.seed): system for system in systems}
     times = {row.key: row for row in speed.rows} if speed else {}
     rows: dict[RowKey, dict[str, Any]] = {}
     figures: list[dict[str, Any]] = []
-    split, by_split = table_split(manifest), {row.split: energies(row.split) for row in manifest.rows}
+    split, analysed = table_split(manifest), list(analysed)
     for row in manifest.rows:
         key, quality = (*row.key, row.seed), qualities[row.quality]
         rows.setdefault(key, _described(row, manifest, trained.get((row.system, row.seed)), speed))
         for entry in (
             *_scores(row, manifest, quality, tested.get(row.split)),
-            *_energies(key, by_split[row.split]),
+            *_analysed(key, row.split, analysed),
             *(_times(times[row.key], speed) if speed and row.key in times and row.split == split else ()),
         ):
             figures.append({"split": row.split, **dict(zip(KEY, key, strict=True)), **entry})
@@ -425,13 +424,17 @@ def _scores(
             yield common | {"figure": FROM_CONTROL} | difference
 
 
-def _energies(key: RowKey, energies: RowEnergies | None) -> Iterator[dict[str, Any]]:
-    for row in energies.rows if energies else ():
-        if (row.system, row.name, row.seed) == key:
-            for figure, name in ENERGIES.items():
-                if getattr(row, name) is not None:
-                    variant = {"variant": row.repetitions_removed, "n": row.sentences}
-                    yield variant | {"figure": figure, "value": getattr(row, name)}
+def _analysed(key: RowKey, split: str, contents: Iterable[Content]) -> Iterator[dict[str, Any]]:
+    """Figures of a row that analyses fill columns with: those of its first line."""
+    for content in contents:
+        for table, lines in content.tables if content.split == split else ():
+            columns = [figure.key for figure in table.figures if figure.column]
+            line = next((line for line in lines if (line.system, line.name, line.seed) == key), None)
+            entry = line.model_dump() if line and columns else {}
+            common = {"variant": entry.get("repetitions_removed"), "n": entry.get("sentences")}
+            for figure in columns:
+                if entry.get(figure) is not None:
+                    yield common | {"figure": figure, "value": entry[figure]}
 
 
 def _times(timed: Any, speed: Speed) -> Iterator[dict[str, Any]]:

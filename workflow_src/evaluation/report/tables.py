@@ -19,8 +19,9 @@ from workflow_src.evaluation.document import Row as TableRow
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import signed
-from workflow_src.evaluation.report.results import ENERGIES, FROM_CONTROL, TIMES, Mean, Results, means
-from workflow_src.spec import Metric
+from workflow_src.evaluation.report.results import FROM_CONTROL, TIMES, Mean, Results, means
+from workflow_src.registry import figures_of_rows
+from workflow_src.spec import Figure, Metric
 
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 WAYS = (
@@ -28,7 +29,7 @@ WAYS = (
     "removed before they are joined to words."
 )
 # Figures of lines beside those of metrics.
-FIGURES = (*ENERGIES, *TIMES, "against_fastest", "as_published")
+FIGURES = (*TIMES, "against_fastest", "as_published")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -309,8 +310,7 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
             else []
         ),
         *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in other_metrics),
-        Column("energy_per_sentence", "energy, nats", lambda line: _figure(line, "energy_per_sentence", 1)),
-        Column("energy_per_token", "a token", lambda line: _figure(line, "energy_per_token", 2)),
+        *map(_figure_column, figures_of_rows().values()),
         Column("latency_ms", "ms / sentence, ± over sentences", _latency),
         Column("latency_rounds", rounds_heading(*rounds), _rounds),
         Column("sentences_per_second", "sentences / s", _throughput),
@@ -318,6 +318,12 @@ def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
         Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
     ]
     return [column for column in all_columns if any(column.cell(line) for line in lines)]
+
+
+def _figure_column(figure: Figure) -> Column:
+    """The column of a figure that an analysis has of rows."""
+    cell = lambda line: _figure(line, figure.key, figure.digits, figure.factor)  # noqa: E731
+    return Column(figure.key, figure.column or "", cell)
 
 
 def speedup_heading(reference: ShownDecode | None) -> str:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.evaluation.analyses.inputs import count_changes
-from workflow_src.evaluation.report.page import changed_words
+from workflow_src.evaluation.document import changed_words
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
 

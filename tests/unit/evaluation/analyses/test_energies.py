@@ -38,18 +38,19 @@ def test_means_are_over_the_sentences_of_which_all_outputs_are_scored():
     outputs = [[1, 2, 3], [1], [], [5]]
     one, other = Scored(outputs, {"a": [4.0, None, 8.0, 90.0]}), Scored(outputs, {"a": [1.0, 2.0, 3.0, None]})
     nothing = Scored(outputs, {"a": [None] * 4})
-    first, second, third = summaries([one, other, nothing])
+    first, second, third = (by_scorer["a"] for by_scorer in summaries([one, other, nothing]))
     assert first == {
         "sentences": 2,
         "unscored": 1,
-        "per_sentence": 6.0,
+        "energy_per_sentence": 6.0,
         "error": pytest.approx(2.0),
-        "per_token": 12.0 / 5,
+        "energy_per_token": 12.0 / 5,
     }
-    assert (second["sentences"], second["per_sentence"], second["per_token"]) == (2, 2.0, 4.0 / 5)
-    assert third == {"sentences": 0, "unscored": 4, "per_sentence": None, "error": None, "per_token": None}
-    assert summaries([one])[0]["per_sentence"] == pytest.approx(102.0 / 3)
-    assert summaries([Scored([[1, 2]], {"a": [3.0]})])[0]["error"] == 0.0
+    assert (second["sentences"], second["energy_per_sentence"], second["energy_per_token"]) == (2, 2.0, 4.0 / 5)
+    unknown = dict.fromkeys(("energy_per_sentence", "error", "energy_per_token"))
+    assert third == {"sentences": 0, "unscored": 4} | unknown
+    assert summaries([one])[0]["a"]["energy_per_sentence"] == pytest.approx(102.0 / 3)
+    assert summaries([Scored([[1, 2]], {"a": [3.0]})])[0]["a"]["error"] == 0.0
     # Scorers score different sentences.
-    both = Scored(outputs, {"a": [4.0, None, 8.0, 90.0], "b": [1.0, 1.0, 1.0, 1.0]})
-    assert [summaries([both])[0]["sentences"], summaries([both])[0]["others"]["b"]["sentences"]] == [3, 4]
+    (both,) = summaries([Scored(outputs, {"a": [4.0, None, 8.0, 90.0], "b": [1.0, 1.0, 1.0, 1.0]})])
+    assert [both["a"]["sentences"], both["b"]["sentences"]] == [3, 4]

@@ -69,7 +69,7 @@ def test_every_cell_and_arrow_is_what_the_models_say_there(models, mapped, monke
             assert [dx, dy] == pytest.approx(refiner.direction(memory, z, mask)[0, position].tolist())
             assert [len(row) for row in panel["regions"]] == [5] * 5 and len(panel["arrows"]) == 9
             assert panel["prior"] == pytest.approx(mean[0, position].tolist())
-            assert panel["delta"][0] == panel["score"][0] == panel["prior"]
+            assert panel["paths"]["delta"][0] == panel["paths"]["score"][0] == panel["prior"]
     assert mapped["searches"] == ["delta", "score"]
 
 
@@ -84,7 +84,7 @@ def test_paths_and_outputs_are_those_of_the_searches(models, mapped):
     assert [panel["posterior"] for panel in mapped["panels"]] == [
         pytest.approx(point) for point in posterior[0].tolist()
     ]
-    assert all(len(panel["score"]) == len(panel["delta"]) == 4 for panel in mapped["panels"])
+    assert all(len(panel["paths"]["score"]) == len(panel["paths"]["delta"]) == 4 for panel in mapped["panels"])
 
 
 def test_an_end_symbol_has_a_panel_of_its_own_and_outputs_keep_theirs():

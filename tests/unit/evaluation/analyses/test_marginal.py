@@ -195,4 +195,4 @@ def test_a_point_pairs_sentences():
     assert figures["gain_error"] == pytest.approx(statistics.stdev([1.0, -0.5, 0.0]) / 3**0.5)
     assert (figures["risen"], figures["fallen"], figures["effective_samples"]) == (1 / 3, 1 / 3, 20)
     alone = marginal.point(0, start[:1], start[:1])
-    assert alone["gain"] == alone["gain_error"] == alone["spread"] == 0
+    assert alone["gain"] == alone["gain_error"] == 0

@@ -64,13 +64,18 @@ def test_a_sentence_is_described_in_shares_and_positions():
 
 
 def test_sentences_are_grouped_by_word_order():
-    rows = [{"moved": share, "displacement": 3 * share} for share in (0.0, 0.2, 0.4, 0.8)]
-    summary = reordering.summary(rows, [0.0, 0.0, 0.5, 0.7])
-    assert summary["same"] == pytest.approx({"sentences": 2, "moved": 0.1, "displacement": 0.3})
-    assert summary["other"] == pytest.approx({"sentences": 2, "moved": 0.6, "displacement": 1.8})
-    assert summary["correlation"] == pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
-    assert reordering.summary(rows[:2], [0.0, 0.0])["other"] is None
-    assert reordering.summary(rows[:2], [0.0, 0.0])["correlation"] is None
+    rows = [
+        {"moved": share, "displacement": 3 * share, "change": share, "spread": 2.0} for share in (0.0, 0.2, 0.4, 0.8)
+    ]
+    same, other = reordering.summary(rows, [0.0, 0.0, 0.5, 0.7])
+    correlation = pytest.approx(np.corrcoef([0, 0.2, 0.4, 0.8], [0, 0, 0.5, 0.7])[0, 1])
+    assert same.pop("order") == "the same" and other.pop("order") == "another"
+    assert same.pop("correlation") == other.pop("correlation") == correlation
+    assert same == pytest.approx({"sentences": 2, "moved": 0.1, "displacement": 0.3, "relative_change": 0.05})
+    assert other == pytest.approx({"sentences": 2, "moved": 0.6, "displacement": 1.8, "relative_change": 0.3})
+    # Groups without a sentence are left out; positions that do not differ have no spread.
+    (alone,) = reordering.summary([row | {"spread": 0.0} for row in rows[:2]], [0.0, 0.0])
+    assert alone["order"] == "the same" and alone["correlation"] is alone["relative_change"] is None
 
 
 @pytest.mark.parametrize("target", [[5, 7], [4, 4, 9], [6], [7, 3, 8, 3]])

@@ -14,10 +14,6 @@ from titles import BEAM_4, DELTA, DELTA_2, SCORE, SCORE_1
 from workflow_src import registry, spec
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation import charts
-from workflow_src.evaluation.analyses.content import Entry
-from workflow_src.evaluation.analyses.curves import curve_label
-from workflow_src.evaluation.analyses.energies import show as energies_tables
-from workflow_src.evaluation.analyses.energy import energy_words, row_energies, unmatched
 from workflow_src.evaluation.analyses.latent_space import show as latent_maps
 from workflow_src.evaluation.document import Document, Fold, Picture, Section, Table
 from workflow_src.evaluation.report import analyses
@@ -32,7 +28,7 @@ DRAWN = [name for name in analysed.EVERY if name not in ("energies", "lengths", 
 
 
 def _document(contents, manifest=MANIFEST):
-    section = Section("Analyses", analyses.blocks(contents, manifest, "Carried."))
+    section = Section("Analyses", analyses.blocks(contents, manifest))
     return Document("Analyses", [section], languages=("de", "en"))
 
 
@@ -96,75 +92,70 @@ def test_tables_say_the_figures():
     assert convergence[2] == [DELTA, "2", "−18.00 ± 1.50", "+2.00 ± 0.25", "50", "25", "22.0", "60"]
     assert "20 draws of z" in captions["convergence"]
     assert tables["lengths"].rows == [["lvm", "32.0", "74.0", "85.0", "85.2", "−0.71"]]
+    assert tables["lengths"].heads[4] == "among the 3 likeliest, %"
     assert tables["lengths 1"].rows[1] == [SCORE_1, "36.5", "38.8", "43.8"]
     assert "500 samples" in captions["marginal"] and "1,200 sentences of dev" in captions["marginal"]
     assert "with Figure 1 of Lee, Shu & Cho 2020, not their heights" in captions["marginal"]
     assert re.search("Words that [^;.]* removed", captions["lengths 1"])
     paths = tables["latent_paths"].rows
     assert paths[0] == [PRIOR_MEAN.title, "0", "0.000 ± 0.062", "", "0.000 ± 0.062", *["−1.00 ± 0.06"] * 2, "", "", ""]
-    assert paths[1] == [DELTA, "1", *["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25"]
+    figures = [*["0.250 ± 0.062"] * 3, *["−1.50 ± 0.06"] * 2, "+0.25 ± 0.06", "90", "25 ± 6"]
+    assert paths[1] == [DELTA, "1", *figures]
     # Without steps there is no direction.
-    assert paths[4][-3:] == ["", "0", "50"]
-    caption = captions["latent_paths"]
-    assert f"the first 100 sentences of dev, from the {PRIOR_MEAN.title}, z_0" in caption
-    assert "In nats a position" in caption
-    assert tables["components"].heads[3] == "components that hold 95 %"
+    assert paths[4][-3:] == ["–", "0", "50 ± 6"]
+    assert f"the first 100 sentences of dev, from the {PRIOR_MEAN.title}, z_0" in captions["latent_paths"]
+    assert tables["components"].heads[3] == "components that hold 0.95 of the variance"
+    assert tables["components"].rows[1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.500"]
     assert tables["reordering"].rows == [
         ["one-pass", "the same", "60", "12.5", "0.50", "0.25", "+0.26"],
-        ["", "another", "60", "25.0", "1.50", "0.25", ""],
-        ["lanmt", "another", "60", "12.5", "0.50", "0.00", ""],
+        ["one-pass", "another", "60", "25.0", "1.50", "0.25", "+0.26"],
+        ["lanmt", "another", "60", "12.5", "0.50", "–", "–"],
     ]
+    assert "the 120 of the first 200 sentences of dev" in _words(tables["reordering"].caption)
     caption = captions["reordering"]
     assert "Line 7: “a <b> c” and “c a”, 50 % of whose pairs" in caption and "translation of teacher" in caption
     assert "Where a model has alignments" in caption
-    assert "the 120 of the first 200 sentences of dev" in caption
-    assert tables["components"].rows[1] == ["lvm-raw", "1,234", "3", "2", "1.88", "0.123", "2.5"]
 
 
 def test_energies_are_of_the_references_and_of_every_row():
     table = _tables(analysed.contents_of("energies"))["energies"]
     assert table.rows == [
-        ["references", "20.0 ± 1.0", "1.50", "0"],
-        [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2"],
-        [f"lvm, {DELTA_2}", "–", "–", "2"],
+        ["references", "20.0 ± 1.0", "1.50", "100", "0"],
+        [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "98", "2"],
+        [f"lvm, {DELTA_2}", "–", "–", "98", "2"],
     ]
     assert "in nats under teacher" in _words(table.caption)
 
 
 def _several():
     """Under two scorers, and at the references' lengths."""
-    energies, second_scorer = analysed.energies(), analysed.energies()["reference"] | {"per_sentence": 33.25}
-    first_row, second_row = (row | {"others": {"seq2seq": second_scorer}} for row in energies["rows"])
+    rows = analysed.energies()["rows"]
+    second = {"scorer": "seq2seq", "energy_per_sentence": 33.25}
     bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
-    common = {key: value for key, value in first_row.items() if key != "seed"} | {"bleu": bleu, "system": "lvm"}
+    at_lengths = rows[1] | bleu | {"system": "lvm", "seed": None}
     return analysed.read(
         analysed.raw(
             "energies",
-            reference=energies["reference"] | {"others": {"seq2seq": second_scorer}},
-            rows=[first_row, second_row],
-            at_reference_lengths=[common | {"name": name} for name in ("delta-2", "prior-mean")],
+            rows=[row | more for row in rows for more in ({}, second)],
+            at_reference_lengths=[at_lengths | {"name": name} for name in ("delta-2", "prior-mean")],
         )
     )
 
 
-def test_every_scorer_has_columns_of_its_own():
+def test_every_scorer_has_lines_of_its_own():
     table = _tables(_several())["energies"]
-    assert table.heads == [
-        "",
-        "energy under teacher, nats a sentence",
-        "a token",
-        "not scored",
-        "energy under seq2seq, nats a sentence",
-        "a token",
-        "not scored",
-    ]
-    assert table.rows[1:] == [
-        [f"teacher, {BEAM_4}", "9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"],
-        [f"lvm, {DELTA_2}", "–", "–", "2", "33.2 ± 1.0", "1.50", "0"],
+    assert table.heads[:3] == ["", "under", "energy, nats a sentence"]
+    assert [row[:3] for row in table.rows[2:]] == [
+        [f"teacher, {BEAM_4}", "teacher", "9.0 ± 0.5"],
+        [f"teacher, {BEAM_4}", "seq2seq", "33.2 ± 0.5"],
+        [f"lvm, {DELTA_2}", "teacher", "–"],
+        [f"lvm, {DELTA_2}", "seq2seq", "33.2 ± 0.5"],
     ]
     assert "in nats under teacher and seq2seq, the mean" in _words(table.caption)
     # Columns of the main table are under the first alone.
-    assert "in nats under teacher, the mean" in energy_words(row_energies(_several().values(), "dev").scorer)
+    (note,) = analyses.column_notes(_several().values(), "dev", MANIFEST).values()
+    assert "in nats under teacher, the mean" in note
+    assert not analyses.column_notes(_several().values(), "test", MANIFEST)
 
 
 def test_rows_at_the_references_lengths_have_a_table_of_their_own():
@@ -175,34 +166,32 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     )
     table = _tables(_several(), manifest)["energies 1"]
     caption = _words(table.caption)
-    assert table.heads[:5] == [
-        "",
-        "sacreBLEU",
-        "tokenised",
-        "international, lowercase",
-        "published (international, lowercase)",
-    ]
-    energy = ["9.0 ± 0.5", "0.81", "2", "33.2 ± 1.0", "1.50", "0"]
+    heads = ["sacreBLEU", "tokenised", "international, lowercase", "published (international, lowercase)"]
+    assert table.heads[:5] == ["", *heads]
+    energy = ["9.0 ± 0.5", "0.81", "98", "2"]
     assert table.rows == [
         [f"lvm, {DELTA_2}", "20.0", "21.0", "23.0", "19.6", *energy],
         [f"lvm, {PRIOR_MEAN.title}", "20.0", "21.0", "23.0", "–", *energy],
     ]
     assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
-    assert "Repetitions are kept." in caption and "first seed" not in caption
+    assert "Repetitions are kept." in caption
     assert "<h3>At the references’ lengths</h3>" in _page(_several(), manifest)
-    assert unmatched(row_energies(_several().values(), "dev"), manifest.report.expected_reference_lengths) == {
-        "lvm/delta-4 (at the references' lengths)": 1.0
-    }
-    assert len(unmatched(None, manifest.report.expected_reference_lengths)) == 2
     # Without published figures there is no column of them.
     assert not any("published" in head for head in _tables(_several())["energies 1"].heads)
+
+
+def test_lines_of_several_seeds_name_theirs():
+    rows = analysed.energies()["rows"]
+    contents = analysed.read(analysed.raw("energies", rows=[*rows[:2], rows[1] | {"seed": 2}]))
+    labels = [row[0] for row in _tables(contents)["energies"].rows]
+    assert labels == ["references", f"teacher, {BEAM_4}, seed 1", f"teacher, {BEAM_4}, seed 2"]
 
 
 def test_the_page_numbers_escapes_and_marks():
     text = _page(analysed.contents_of(*analysed.EVERY))
     assert re.findall(r"Figure (\d+)\.</b>", text) == [str(number) for number in range(1, 8)]
     assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(1, 11)]
-    assert "What the figure shows, with its errors. Carried." in text and "What the figure shows. Carried." in text
+    assert "What the figure shows, with its errors." in text and "What the figure shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
     assert "a dog <mark>dog</mark>" in text and "a <mark>big</mark> dog" in text
 
@@ -243,23 +232,22 @@ def test_without_analyses_there_are_no_blocks():
 
 def test_searches_that_share_a_name_are_distinguished():
     raw_entry = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
-    curves = [
-        entry | {"points": analysed.marginal()["curves"][0]["points"]} for entry in [*analysed.ENTRIES, raw_entry]
-    ]
-    contents = analysed.read(analysed.raw("marginal", curves=curves))
+    smaller = analysed.ENTRIES[1] | {"step_size": 0.5}
+    point = analysed.marginal()["rows"][1]
+    entries = [*analysed.ENTRIES, smaller, raw_entry]
+    rows = [point | entry | {"steps": steps} for entry in entries for steps in (0, 1)]
+    contents = analysed.read(analysed.raw("marginal", rows=rows))
     names = [row[0] for row in _tables(contents)["marginal"].rows]
     assert names == [
         f"{PRIOR_MEAN.title} · lvm",
-        *[f"{DELTA} · lvm"] * 2,
-        *[SCORE] * 2,
-        f"{PRIOR_MEAN.title} · lvm-raw",
-        *[f"{DELTA} · lvm-raw"] * 2,
-    ]
-    smaller = [Entry.model_validate(analysed.ENTRIES[1] | {"step_size": size}) for size in (1.0, 0.5)]
-    assert [curve_label(entry, smaller, MANIFEST) for entry in smaller] == [
+        f"{DELTA} · lvm",
         f"{SCORE} · step size 1",
         f"{SCORE} · step size 0.5",
+        f"{PRIOR_MEAN.title} · lvm-raw",
+        f"{DELTA} · lvm-raw",
     ]
+    series = _drawn(contents)["marginal"].to_dict()["concat"][0]["data"]["values"]
+    assert [row["series"] for row in series[::2]] == [names[1], names[2], names[3], names[5]]
 
 
 def test_files_are_recognised_by_what_they_say(tmp_path):
@@ -268,7 +256,15 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
         paths.append(tmp_path / f"{name}.json")
         paths[-1].write_text(json.dumps(analysed.raw(name)))
     assert list(analyses.read(paths)) == ["marginal", "samples"]
-    assert analyses.read(paths) == analysed.contents_of("samples", "marginal")
+    expected = analysed.contents_of("samples", "marginal")
+    assert {name: content.model_dump() for name, content in analyses.read(paths).items()} == {
+        name: content.model_dump() for name, content in expected.items()
+    }
+    again = tmp_path / "other-split.json"
+    again.write_text(json.dumps(analysed.raw("marginal", split="test")))
+    contents = analyses.read([*paths, again])
+    assert list(contents) == ["marginal", "marginal-test", "samples"]
+    assert "<h3>Marginal log-probability, test</h3>" in _page(contents)
     (tmp_path / "other.json").write_text('{"rows": []}')
     with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; make it again"):
         analyses.read([tmp_path / "other.json"])
@@ -282,7 +278,7 @@ def test_pictures_are_vectors_and_self_contained(name, tmp_path):
     if name == "latent_space":
         assert "prior mean" in inline and ">dog<" in inline and ">-s<" in inline and "posterior: -s" in inline
     elif name == "components":
-        assert ">lvm<" in inline and ">lvm-raw<" in inline and ">95 %<" in inline
+        assert ">lvm<" in inline and ">lvm-raw<" in inline and ">95<" in inline
     elif name == "reordering":
         assert ">one-pass<" in inline and ">lanmt<" in inline and ">$b<" in inline
         assert ">one-pass, the reference<" in inline and ">y$<" in inline
@@ -294,17 +290,14 @@ def test_pictures_are_vectors_and_self_contained(name, tmp_path):
 
 def test_conventions_of_plug_ins_have_columns_where_they_were_counted(monkeypatch):
     declared = registry.conventions()
-    plugged = dataclasses.replace(
-        declared["tokenised"], name="own", convention=spec.Convention("own", "by syllables", "")
-    )
-    monkeypatch.setattr(energies_tables, "conventions", lambda: declared | {"own": plugged})
-    content = _several()["energies"]
-    first, second = content.at_reference_lengths
-    counted = first.model_copy(update={"bleu": first.bleu | {"own": 12.34}})
-    table = energies_tables.reference_lengths_table(
-        content.model_copy(update={"at_reference_lengths": (counted, second)}), MANIFEST
-    )
-    assert table.heads[4] == "by syllables" and [row[4] for row in table.rows] == ["12.3", "–"]
+    convention = spec.Convention("own", "by syllables", "")
+    plugged = dataclasses.replace(declared["tokenised"], name="bleu_own", convention=convention)
+    monkeypatch.setattr(analyses, "conventions", lambda: declared | {"own": plugged})
+    file = analysed.raw("energies")
+    row = file["rows"][1] | {"bleu": 20.0, "bleu_own": 12.34}
+    contents = analysed.read(file | {"at_reference_lengths": [row, row | {"bleu_own": None}]})
+    table = _tables(contents)["energies 1"]
+    assert table.heads[1:3] == ["sacreBLEU", "by syllables"] and [row[2] for row in table.rows] == ["12.3", "–"]
 
 
 def titles(chart):
@@ -317,8 +310,7 @@ def test_panels_without_a_curve_are_left_out():
     assert titles(_drawn(contents)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
     # Of one step there is no direction and no length of a step to follow.
     short = analysed.raw("latent_paths")
-    for curve in short["curves"]:
-        curve["points"] = curve["points"][:2]
+    short["rows"] = [row for row in short["rows"] if row["steps"] < 2]
     figure_titles = titles(_drawn(analysed.read(short))["latent_paths"])
     assert (
         len(figure_titles) == 4
@@ -328,13 +320,12 @@ def test_panels_without_a_curve_are_left_out():
 
 
 def without_content(name):
-    """An analysis without content for figures: one point of each curve, one component, no position."""
+    """An analysis without content for figures: step 0 alone, one component, no position."""
     content = analysed.raw(name)
-    for curve in content.get("curves", ()):
-        curve["points"] = curve["points"][:1]
+    content["rows"] = [row for row in content.get("rows", ()) if not row.get("steps")]
     if name == "components":
-        content["systems"] = [system | {"shares": [1.0]} for system in content["systems"]]
-    return content | {"latent_space": {"panels": []}, "reordering": {"example": None}}.get(name, {})
+        content["rows"] = [row | {"shares": [1.0], "together": [1.0]} for row in content["rows"]]
+    return content | {"latent_space": {"panels": []}, "reordering": {"example": None, "rows": []}}.get(name, {})
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -344,10 +335,11 @@ def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     assert name not in drawn and len(drawn) == 1
     text = _page(contents)
     assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
-    # Its table stands by itself, with a caption of its own; of a map there is none.
+    # Its table stands by itself, with a caption of its own; of a map there is none, of word order a sentence.
     tables = len(_tables(contents))
-    assert text.count("<table") == tables == (1 if name == "latent_space" else 2)
-    assert text.count("<h3>") == tables and text.count("What the figure shows") == 1
+    assert text.count("<table") == tables == (1 if name in ("latent_space", "reordering") else 2)
+    assert text.count("<h3>") == (1 if name == "latent_space" else 2) and text.count("What the figure shows") == 1
+    assert name != "reordering" or "None of the first 200 sentences of dev has a translation of teacher" in text
 
 
 def test_without_anything_to_show_there_are_no_blocks():

@@ -7,7 +7,6 @@ import titles
 from reports import manifest, row
 
 from workflow_src.config.plan.grids import GridCell, GridInfo
-from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.report import grids
 
 GRID = GridInfo(
@@ -21,22 +20,14 @@ GRID = GridInfo(
     (("55 (20.2)", "–"), ("–", "1 (0)")),
 )
 BLEU = {"bleu": 20.0, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.04}
-UNDER = {"per_sentence": 9.04, "per_token": 0.8, "error": 0.5, "sentences": 8, "unscored": 0}
-GIVEN = UNDER | {"bleu": BLEU, "repetitions_removed": "subwords", "others": {"other": UNDER}}
-NOTHING = RowEnergies.model_validate({"split": "test", "scorer": "teacher", "reference": UNDER, "rows": []})
-ENERGIES = RowEnergies.model_validate(
-    {
-        "split": "dev",
-        "scorer": "teacher",
-        "reference": UNDER | {"others": {"other": UNDER}},
-        "rows": [],
-        "at_reference_lengths": [
-            GIVEN | {"system": "lvm", "name": "delta-1", "others": {"other": UNDER | {"per_sentence": 55.54}}},
-            GIVEN | {"system": "lvm", "name": "delta-2"},
-            GIVEN | {"system": "score", "name": "score-1", "per_sentence": None},
-        ],
-    }
-)
+UNDER_TEACHER = BLEU | {"scorer": "teacher", "energy_per_sentence": 9.04}
+UNDER_OTHER = BLEU | {"scorer": "other", "energy_per_sentence": 9.04}
+AT_LENGTHS = [
+    UNDER_TEACHER | {"system": "lvm", "name": "delta-1"},
+    UNDER_OTHER | {"system": "lvm", "name": "delta-1", "energy_per_sentence": 55.54},
+    UNDER_TEACHER | {"system": "lvm", "name": "delta-2"},
+    UNDER_TEACHER | {"system": "score", "name": "score-1", "energy_per_sentence": None},
+]
 ROWS = [
     row("lvm-raw", "prior-mean", 30.0, bleu_intl_lowercase=33.0, removed="subwords"),
     row("lvm-raw", "prior-mean", 10.0, bleu_intl_lowercase=10.0, removed="none"),
@@ -45,15 +36,17 @@ ROWS = [
 ]
 
 
-def grid_table(energies, **report):
+def grid_table(at_lengths, **report):
     report_manifest = dataclasses.replace(manifest(seeds=(1, 2), expected_source="A paper", **report), grids=(GRID,))
-    heading, beside = grids.tables(report_manifest, energies, reports.groups(ROWS, report_manifest, "subwords"))
+    heading, beside = grids.tables(
+        report_manifest, "dev", at_lengths, reports.groups(ROWS, report_manifest, "subwords")
+    )
     assert heading.text == "Operators"
     return beside.blocks
 
 
 def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_first_row():
-    grid, published = grid_table(ENERGIES, expected_convention="intl-lowercase")
+    grid, published = grid_table(AT_LENGTHS, expected_convention="intl-lowercase")
     assert grid.heads == ["input operator \\ width", "1", "2"]
     assert grid.rows == [["SX", "55.5 (22.0)", "–"], ["ST", "– (22.0)", "33.8"]]
     assert published.rows == [["SX", "55 (20.2)", "–"], ["ST", "–", "1 (0)"]]
@@ -67,8 +60,7 @@ def test_cells_have_energy_and_bleu_at_the_references_lengths_or_bleu_of_the_fir
 
 
 def test_without_energies_cells_have_the_bleu_of_the_main_table():
-    for energies in (None, NOTHING):
-        grid, _ = grid_table(energies)
-        assert grid.rows == [["SX", "–", "–"], ["ST", "–", "30.5"]]
-        note = grid.caption.notes["Cells"]
-        assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note
+    grid, _ = grid_table([])
+    assert grid.rows == [["SX", "–", "–"], ["ST", "–", "30.5"]]
+    note = grid.caption.notes["Cells"]
+    assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note

@@ -2,15 +2,16 @@
 
 import json
 
+import analysed
 import pandas as pd
 import pytest
 import reports
 from refusals import fields_of
 from titles import BEAM_4, DELTA
 
+from workflow_src import registry
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError
-from workflow_src.evaluation.analyses.energy import RowEnergies
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
 from workflow_src.evaluation.report import results
 from workflow_src.records.checked import other_format
@@ -132,21 +133,26 @@ def test_autoregressive_figures_come_once_and_others_with_each_removal():
 
 
 def test_energies_stand_beside_the_variant_that_they_are_of_and_on_their_split():
-    common = {"seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
-    energy_rows = [
-        common | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none", "per_sentence": 10.0},
-        common | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words", "per_sentence": 11.0},
+    common = {"scorer": "teacher", "seed": 1, "error": 0.5, "sentences": 9, "unscored": 1}
+    rows = [
+        common | {"system": "teacher", "name": "beam-4", "repetitions_removed": "none", "energy_per_sentence": 10.0},
+        common | {"system": "lvm", "name": "delta-2", "repetitions_removed": "words", "energy_per_sentence": 11.0},
     ]
-    energy_rows = [row | {"per_token": row["per_sentence"] / 10} for row in energy_rows]
-    content = {"split": "test", "scorer": "teacher", "reference": energy_rows[0], "rows": energy_rows}
-    energies = RowEnergies.model_validate(content)
-    measured = results.build(MANIFEST, qualities(), energies=lambda split: energies if split == "test" else None)
-    assert figures(measured, *results.ENERGIES) == {
+    rows = [row | {"energy_per_token": row["energy_per_sentence"] / 10} for row in rows]
+    # Those of the main table are under the first scorer.
+    rows += [row | {"scorer": "other", "energy_per_sentence": 99.0} for row in rows]
+    (content,) = analysed.read(analysed.raw("energies", split="test", rows=rows)).values()
+    measured = results.build(MANIFEST, qualities(), analysed=[content])
+    assert figures(measured, *registry.figures_of_rows()) == {
         ("teacher", "none", "energy_per_sentence"): 10.0,
         ("teacher", "none", "energy_per_token"): 1.0,
         ("lvm", "words", "energy_per_sentence"): 11.0,
         ("lvm", "words", "energy_per_token"): 1.1,
     }
+    energies = measured.figures[measured.figures["figure"] == "energy_per_sentence"]
+    assert set(energies["n"]) == {9} and set(energies["split"]) == {"test"}
+    other_split = analysed.read(analysed.raw("energies", rows=rows)).values()
+    assert not figures(results.build(MANIFEST, qualities(), analysed=other_split), *registry.figures_of_rows())
 
 
 def test_rows_say_what_dev_chose_and_the_steps_that_stopping_left():

@@ -3,8 +3,7 @@
 from pydantic import Field
 
 from workflow_src.config.resolved import Loaded
-from workflow_src.evaluation.analyses.content import FirstSentences, Record
-from workflow_src.spec import LATENT, Analysis, AnalysisSettings, Selection
+from workflow_src.spec import LATENT, Analysis, AnalysisSettings, Figure, FigureTable, Key, Selection
 from workflow_src.spec.analyses import Enabled
 
 
@@ -14,29 +13,26 @@ class ComponentsSettings(AnalysisSettings):
     share: float = Field(0.95, gt=0, lt=1, description="of the variance that the counted components hold")
 
 
-class SystemComponents(Record):
-    """How the variance of posterior means spreads: `shares` of principal components, and how many hold most of it.
-
-    `latents` are counted, `width` is that of each. `participation` is (sum of the eigenvalues)^2 / sum of their
-    squares, the number of equally large components that would spread alike. Variances are sums over dimensions:
-    `variance` of the means, `noise` the mean one of q. Latents that carry nothing have little of the first.
-    """
-
-    system: str
-    latents: int
-    width: int
-    shares: tuple[float, ...]
-    components: int
-    participation: float
-    variance: float
-    noise: float
-
-
-class Components(FirstSentences):
-    """Principal components of posterior means; `share` of the variance is what counted components hold."""
-
-    share: float
-    systems: tuple[SystemComponents, ...]
+TABLE = FigureTable(
+    (
+        Figure("latents", "latents", digits=0),
+        Figure("width", "Z", digits=0),
+        Figure("components", "components that hold {share:g} of the variance", digits=0),
+        Figure("participation", "participation ratio", digits=2),
+        Figure("variance", "variance of the means", digits=3),
+        Figure("noise", "mean variance of q", digits=3),
+        Figure("shares", factor=100, panel="variance in each component, %", listed=True),
+        Figure("together", factor=100, panel="in the first components together, %", level="share", listed=True),
+    ),
+    line="Principal components of the posterior means of q(z|x,y) on {scope} and their references, as in Figure 5 of "
+    "Gu & Kong 2021: how many of the Z dimensions the latents use.",
+    notes={
+        "Participation": "The number of equally large components that would spread alike.",
+        "Variances": "Sums over the dimensions: latents whose means vary little beside the variance of q carry little.",
+    },
+    over=Key("component", "", "principal component"),
+    label="Variance of posterior means by principal component",
+)
 
 
 def select(_: ComponentsSettings, loaded: Loaded) -> Selection:
@@ -51,8 +47,7 @@ ANALYSIS = Analysis(
     select=select,
     needs="it looks at latents",
     measure="workflow_src.evaluation.analyses.components.measure:measure",
-    content=Components,
-    show="workflow_src.evaluation.analyses.components.show:show",
+    tables=(TABLE,),
     split="test",
     message="Counting the components of posterior means",
     # The smallest components would be lost in rounding.

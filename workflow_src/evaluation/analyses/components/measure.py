@@ -14,7 +14,7 @@ from workflow_src.evaluation.analyses.networks import posterior_latents
 
 def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
     sentences = inputs.sentences(settings.sentences)
-    systems = []
+    rows = []
     for entry in inputs.searches:
         translator = inputs.translator(entry["system"])
         network: Any = translator.network
@@ -25,8 +25,8 @@ def measure(inputs: Inputs, settings: ComponentsSettings) -> dict[str, Any]:
             BATCH,
             translator.runtime.device,
         )
-        systems.append(entry | summary(latents, settings.share))
-    return {"sentences": len(sentences.sources), "share": settings.share, "systems": systems}
+        rows.append(entry | summary(latents, settings.share))
+    return {"sentences": len(sentences.sources), "share": settings.share, "rows": rows}
 
 
 def component_shares(points: np.ndarray) -> np.ndarray:
@@ -49,7 +49,12 @@ def enough(shares: np.ndarray, least_share: float) -> int:
 
 
 def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], least_share: float) -> dict[str, Any]:
-    """Figures of a `SystemComponents`, from the means and variances of `posterior_latents`."""
+    """How the variance of posterior means spreads, from the means and variances of `posterior_latents`.
+
+    `shares` are those of the principal components, `together` those of the first of them, and `components` is how many
+    hold at least `least_share`. `participation` is (sum of the eigenvalues)² / sum of their squares. Variances are sums
+    over dimensions: `variance` of the means, `noise` the mean one of q.
+    """
     means = np.concatenate([mean for mean, _ in latents])
     shares = component_shares(means)
     squares = float((shares**2).sum())
@@ -57,6 +62,7 @@ def summary(latents: Sequence[tuple[np.ndarray, np.ndarray]], least_share: float
         "latents": len(means),
         "width": means.shape[1],
         "shares": shares.tolist(),
+        "together": shares.cumsum().tolist(),
         "components": enough(shares, least_share),
         "participation": 1 / squares if squares else 0.0,
         "variance": float(means.var(axis=0).sum()),

@@ -2,11 +2,10 @@
 
 from pydantic import Field
 
-from workflow_src.config.experiment import Removal
 from workflow_src.config.plan.selection import refinements, scoring
 from workflow_src.config.resolved import Loaded
-from workflow_src.evaluation.analyses.content import Curves, GainPoint
-from workflow_src.spec import BOUND, Analysis, AnalysisSettings, Selection
+from workflow_src.evaluation.analyses import RISEN_AND_FALLEN, STEPS
+from workflow_src.spec import BOUND, Analysis, AnalysisSettings, Figure, FigureTable, Selection
 from workflow_src.spec.analyses import Enabled
 
 
@@ -18,20 +17,36 @@ class ConvergenceSettings(AnalysisSettings):
     seed: int = Field(1, ge=0)
 
 
-class ConvergencePoint(GainPoint):
-    """The evidence lower bound in nats a sentence, BLEU, and the share of sentences that stand still from here on."""
-
-    bound: float
-    bound_error: float
-    bleu: float
-    stopped: float
-
-
-class Convergence(Curves[ConvergencePoint]):
-    """Bound and BLEU after every step; `samples` are the draws of z for each bound."""
-
-    samples: int
-    remove_repetitions: Removal
+TABLE = FigureTable(
+    (
+        Figure("bound", "ELBO", digits=2, signed=True, error="bound_error", panel="ELBO, nats a sentence"),
+        Figure("gain", "gain", digits=2, signed=True, error="gain_error", change=True),
+        *RISEN_AND_FALLEN,
+        Figure("bleu", "BLEU", panel="BLEU"),
+        # Of step 0 there are none.
+        Figure(
+            "stopped",
+            "stopped at L, %",
+            digits=0,
+            factor=100,
+            panel="sentences stopped at L, %",
+            optional=True,
+            change=True,
+        ),
+    ),
+    line="Evidence lower bound and BLEU of what L steps put out, and sentences that stand still, on {scope}; as "
+    "Figures 3 and 4 of Shu et al. 2020.",
+    notes={
+        "ELBO": "In nats a sentence, with {samples:,} draws of z for each output; the length's probability is part of "
+        "it where latents say it.",
+        "BLEU": "{removed}",
+        "Stopped": "Sentences whose output no step from L on changes, as far as steps were followed. A delta step "
+        "depends on the output alone and changes nothing later either; steps of a network may.",
+        "Bars": "Standard errors over sentences.",
+    },
+    over=STEPS,
+    label="Evidence lower bound, BLEU and stopped sentences against refinement steps",
+)
 
 
 def select(_: ConvergenceSettings, loaded: Loaded) -> Selection:
@@ -45,8 +60,7 @@ ANALYSIS = Analysis(
     select=select,
     needs="it follows refinement of latents that have a bound",
     measure="workflow_src.evaluation.analyses.convergence.measure:measure",
-    content=Convergence,
-    show="workflow_src.evaluation.analyses.convergence.show:show",
+    tables=(TABLE,),
     split="dev",
     message="Measuring bound, BLEU and standstill after every step",
     # Steps differ by less than bfloat16 resolves.

@@ -36,7 +36,7 @@ Output = Sequence[int]
 
 def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
     sentences, removal = inputs.sentences(settings.sentences), inputs.entries["remove_repetitions"]
-    curves = []
+    rows: list[dict[str, Any]] = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, settings.steps)
         traces, device = traces_of(translator, sentences.sources, search), translator.runtime.device
@@ -46,16 +46,14 @@ def measure(inputs: Inputs, settings: ConvergenceSettings) -> dict[str, Any]:
             bounds(networks[MODEL], [*ids, EOS], outputs, settings, line, device)
             for line, ids, *outputs in zip(sentences.numbers, sources, *traces, strict=True)
         ]
-        columns, shares = list(zip(*values, strict=True)), [0.0, *stopped(traces)]
-        points = []
+        columns, shares = list(zip(*values, strict=True)), [None, *stopped(traces)]
         for step, column in enumerate(columns):
             texts = translator.text(traces[step], removal, sentences.sources)
             bleu = corpus_bleu(texts, sentences.references, inputs.entries["bleu_tokeniser"])
-            points.append(point(step, column, columns[0]) | {"bleu": bleu, "stopped": shares[step]})
-        curves.append(entry | {"points": points})
+            rows.append(entry | point(step, column, columns[0]) | {"bleu": bleu, "stopped": shares[step]})
         log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(values))
     count = len(sentences.sources)
-    return {"sentences": count, "samples": settings.samples, "curves": curves, "remove_repetitions": removal}
+    return {"sentences": count, "samples": settings.samples, "remove_repetitions": removal, "rows": rows}
 
 
 @torch.no_grad()
@@ -123,7 +121,7 @@ def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
     return [last.count(step) / len(last) for step in range(1, len(traces))]
 
 
-def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, float]:
-    """The bound after `steps` steps in a `ConvergencePoint`, and its gain on `start`."""
+def point(steps: int, values: Sequence[float], start: Sequence[float]) -> dict[str, Any]:
+    """The bound after `steps` steps, and its gain on `start`."""
     bound = {"bound": statistics.fmean(values), "bound_error": standard_error(values)}
     return {"steps": steps} | bound | gain_figures(values, start)

@@ -8,8 +8,7 @@ from workflow_src.config.base import distinct
 from workflow_src.config.plan.selection import at_reference_lengths, main_split, rows, scoring
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation.analyses.energy import RowEnergies
-from workflow_src.spec import SCORER, Analysis, AnalysisSettings, Selection, Use
+from workflow_src.spec import SCORER, Analysis, AnalysisSettings, Figure, FigureTable, Key, Selection, Use
 from workflow_src.spec.analyses import Enabled
 
 WHERE = "analyses.energies"
@@ -89,6 +88,44 @@ def scoring_systems(settings: EnergiesSettings, loaded: Loaded) -> tuple[str, ..
     return listed or (fits[0],)
 
 
+# The first scorer's of each row stand in the main table. Null where none of the outputs can be scored.
+FIGURES = (
+    Figure("energy_per_sentence", "energy, nats a sentence", error="error", optional=True, column="energy, nats"),
+    Figure("energy_per_token", "a token", digits=2, optional=True, column="a token"),
+    Figure("sentences", "of sentences", digits=0),
+    Figure("unscored", "not scored", digits=0),
+)
+ENERGY = (
+    "Energy is −log p(y|x) of what a row puts out, in nats under {scorer}, the mean over sentences and over tokens "
+    "(end symbols counted), of the sentences that can be scored in every row."
+)
+TABLE = FigureTable(
+    FIGURES,
+    line="Energies of the references and of every row of the main table, on {split}.",
+    notes={
+        "Energy": ENERGY,
+        "±": "Standard error over sentences.",
+        "Outputs": "Those that the main table scores.",
+        "Not scored": "Sentences whose output is longer than the scorer's positions or impossible for it. Means of all "
+        "rows leave them out.",
+    },
+    keys=(Key("scorer", "under", varying=True),),
+    column_notes=("Energy",),
+)
+AT_REFERENCE_LENGTHS = FigureTable(
+    FIGURES,
+    line="BLEU on {split}, and energies, of what searches put out at the lengths of the references.",
+    notes={
+        "Lengths": "No system knows those of the references: rows of the main table are at lengths of their own.",
+        "Repetitions": "{removed}",
+        "Seeds": "Systems are those of the first seed.",
+        "Published": "{published}",
+    },
+    key="at_reference_lengths",
+    title="At the references’ lengths",
+    keys=(Key("scorer", "under", varying=True),),
+    at_reference_lengths=True,
+)
 ANALYSIS = Analysis(
     name="energies",
     title="Energies",
@@ -96,8 +133,7 @@ ANALYSIS = Analysis(
     select=select,
     needs="it scores the translations of a decode",
     measure="workflow_src.evaluation.analyses.energies.measure:measure",
-    content=RowEnergies,
-    show="workflow_src.evaluation.analyses.energies.show:show",
+    tables=(TABLE, AT_REFERENCE_LENGTHS),
     message="Measuring energies of every row's outputs",
     # Rows may differ by less than bfloat16 resolves.
     float32=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,21 +27,18 @@ from workflow_src.spec import parse
 
 def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     scorers = {name: inputs.translator(name) for name in names(inputs.entries["scorer"])}
-    first = next(iter(scorers))
-    subwords = scorers[first].subwords
+    subwords = next(iter(scorers.values())).subwords
     source, target, references = inputs.columns()
     sources, targets = subwords.encode_source(source), subwords.encode_target(target, source)
     ids = target_ids(subwords)
-    rows = []
-    row_outputs = []
+    described: list[dict[str, Any]] = [{"label": "references"}]
+    scored = [Scored.of(scorers, sources, targets, settings.batch)]
     for row in inputs.rows:
         removal = row["repetitions_removed"]
-        scored = collapsed(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
-        rows.append({key: row[key] for key in ("system", "name", "seed", "repetitions_removed")})
-        row_outputs.append(Scored.of(scorers, sources, scored, settings.batch))
+        row_outputs = collapsed(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
+        described.append({key: row[key] for key in ("system", "name", "seed", "repetitions_removed")})
+        scored.append(Scored.of(scorers, sources, row_outputs, settings.batch))
         log.info("scored %s %s, seed %s", row["system"], row["name"], row["seed"])
-    at_references = []
-    outputs_at_references = []
     for entry in inputs.searches:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
         tokens = translate_at_lengths(translator, entry["settings"], sources, targets, settings.batch)
@@ -48,17 +46,21 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
         bleu = metrics.bleu_by_convention(translator.text(tokens, removal, source), references, language, tokeniser)
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         scorer_ids = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
-        search_key = {key: entry[key] for key in ("system", "name", "repetitions_removed")}
-        scored = collapsed(removal, scorer_ids, subwords, source)
-        outputs_at_references.append(Scored.of(scorers, sources, scored, settings.batch))
-        at_references.append(search_key | {"bleu": bleu})
+        described.append({key: entry[key] for key in ("system", "name", "repetitions_removed")} | bleu)
+        row_outputs = collapsed(removal, scorer_ids, subwords, source)
+        scored.append(Scored.of(scorers, sources, row_outputs, settings.batch))
         log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
-    references_scored = Scored.of(scorers, sources, targets, settings.batch)
-    reference, *figures = summaries([references_scored, *row_outputs, *outputs_at_references])
-    described = [entry | energy for entry, energy in zip([*rows, *at_references], figures, strict=True)]
-    rows, at_references = described[: len(rows)], described[len(rows) :]
-    at_lengths = {"at_reference_lengths": at_references} if at_references else {}
-    return {"scorer": first, "reference": reference, "rows": rows} | at_lengths
+    figures = [
+        [entry | {"scorer": scorer} | energy for scorer, energy in by_scorer.items()]
+        for entry, by_scorer in zip(described, summaries(scored), strict=True)
+    ]
+    in_main_table = 1 + len(inputs.rows)
+    removed = {entry["repetitions_removed"] for entry in inputs.searches}
+    return {
+        "rows": list(itertools.chain(*figures[:in_main_table])),
+        "at_reference_lengths": list(itertools.chain(*figures[in_main_table:])),
+        "remove_repetitions": removed.pop() if removed else "none",
+    }
 
 
 def collapsed(removal: str, rows: list[list[int]], subwords: Subwords, source: list[str]) -> list[list[int]]:
@@ -130,8 +132,8 @@ class Scored:
         )
 
 
-def summaries(scored: Sequence[Scored]) -> list[dict[str, Any]]:
-    """Figures of `ScoredOutputs` for each of several outputs of the same sentences; no `others` with one scorer.
+def summaries(scored: Sequence[Scored]) -> list[dict[str, dict[str, Any]]]:
+    """Energies by scorer, for each of several outputs of the same sentences.
 
     Means of a scorer are over the sentences of which it can score every output, so that they compare. Outputs of which
     it can score none have no mean.
@@ -143,24 +145,20 @@ def summaries(scored: Sequence[Scored]) -> list[dict[str, Any]]:
         common = [number for number, values in enumerate(zip(*usable, strict=True)) if None not in values]
         for of_outputs, one, column in zip(figures, scored, columns, strict=True):
             of_outputs[name] = summary(column, one.outputs, common if column in usable else [])
-    first, *others = scored[0].energies
-    return [
-        by_scorer[first] | ({"others": {name: by_scorer[name] for name in others}} if others else {})
-        for by_scorer in figures
-    ]
+    return figures
 
 
 def summary(
     values: Sequence[float | None], outputs: Sequence[Sequence[int]], sentences: Sequence[int]
 ) -> dict[str, Any]:
-    """Figures of an `Energy` over some sentences, all of which have a value; tokens are counted with end symbols."""
+    """Energy over some sentences, all of which have a value; tokens are counted with end symbols."""
     scored = [value for number in sentences if (value := values[number]) is not None]
     counts: dict[str, Any] = {"sentences": len(scored), "unscored": sum(value is None for value in values)}
     if not scored:
-        return counts | {"per_sentence": None, "error": None, "per_token": None}
+        return counts | {"energy_per_sentence": None, "error": None, "energy_per_token": None}
     tokens = sum(len(outputs[number]) + 1 for number in sentences)
     return counts | {
-        "per_sentence": sum(scored) / len(scored),
+        "energy_per_sentence": sum(scored) / len(scored),
         "error": standard_error(scored),
-        "per_token": sum(scored) / tokens,
+        "energy_per_token": sum(scored) / tokens,
     }

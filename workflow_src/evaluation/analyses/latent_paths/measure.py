@@ -23,8 +23,7 @@ from torch import Tensor
 
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.refinement import Refinement
-from workflow_src.evaluation.analyses.content import inspected_steps
-from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, standard_error
+from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, inspected_steps, standard_error
 from workflow_src.evaluation.analyses.latent_paths import LatentPathsSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, paired_batches, refinement
 from workflow_src.jobs import log
@@ -38,7 +37,7 @@ STILL = 1e-5
 
 def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
     sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
-    curves = []
+    rows: list[dict[str, Any]] = []
     for entry in inputs.searches:
         translator, search = inputs.translator(entry["system"]), entry_settings(entry, steps[-1])
         subwords = translator.subwords
@@ -50,9 +49,9 @@ def measure(inputs: Inputs, settings: LatentPathsSettings) -> dict[str, Any]:
             BATCH,
             translator.runtime.device,
         )
-        curves.append(entry | {"points": [point(step, [path[step] for path in paths]) for step in steps]})
+        rows += [entry | point(step, [path[step] for path in paths]) for step in steps]
         log.info("%s of %s: %d sentences", entry["search"], entry["system"], len(paths))
-    return {"sentences": len(sentences.sources), "curves": curves}
+    return {"sentences": len(sentences.sources), "rows": rows}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +167,7 @@ def _mean(values: Tensor, mask: Tensor) -> Tensor:
 
 
 def point(steps: int, places: Sequence[Place]) -> dict[str, Any]:
-    """Figures of a `LatentPathsPoint`: means over sentences of those of `Place`, each with its standard error."""
+    """Means over sentences of the figures of `Place`, each with its standard error."""
     figures: dict[str, Any] = {"steps": steps}
     for field in dataclasses.fields(Place):
         values = [float(value) for place in places if (value := getattr(place, field.name)) is not None]

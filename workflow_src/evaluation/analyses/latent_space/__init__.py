@@ -1,13 +1,13 @@
 """A picture of a two-dimensional latent space and of a score network's field in it (Lee et al. 2020, Figure 3)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, model_validator
 
 from workflow_src.config.plan.selection import entry, model_of
 from workflow_src.config.resolved import Loaded, System
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation.analyses.content import Content, Record
+from workflow_src.evaluation.content import Content, Record
 from workflow_src.registry import searches_of
 from workflow_src.spec import VECTOR_FIELD, Analysis, AnalysisSettings, Selection, Use
 
@@ -30,7 +30,7 @@ class Panel(Record):
     """The plane of one position's latent: a square around `centre`, 2 `half` wide.
 
     `regions` are the subwords (ids) that are decoded there, rows from below; `arrows` are (x, y, dx, dy). `paths` begin
-    at the prior mean; a file has each as a key of its own, the name of its search.
+    at the prior mean, and are by the names of their searches.
     """
 
     centre: Pair
@@ -39,14 +39,7 @@ class Panel(Record):
     arrows: tuple[tuple[float, float, float, float], ...]
     prior: Pair
     posterior: Pair
-    paths: dict[str, tuple[Pair, ...]] = Field({})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _paths(cls, content: Any) -> Any:
-        if not isinstance(content, dict):
-            return content
-        return {"paths": {name: value for name, value in content.items() if name not in cls.model_fields}} | content
+    paths: dict[str, tuple[Pair, ...]]
 
 
 class LatentSpace(Content):

@@ -193,8 +193,8 @@ def map_sentence(
     `refinements` are the searches whose paths are shown, by their names; `searches` lists these in order.
     `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
     each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
-    ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and each path by the name of its
-    search, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
+    ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and `paths` by the names of their
+    searches, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
     panel is of its latent, and outputs keep their end symbols. Raises ConfigError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
@@ -220,7 +220,7 @@ def map_sentence(
                 "arrows": torch.cat([places, field(refiner, memory, mean, position, places)], -1).tolist(),
                 "prior": mean[0, position].double().cpu().tolist(),
                 "posterior": points["posterior"][0].tolist(),
-                **{name: points[name].tolist() for name in paths},
+                "paths": {name: points[name].tolist() for name in paths},
             }
         )
     outputs = {name: model.read(memory, z, mask)[0][0].tolist() for name, z in ends.items()}

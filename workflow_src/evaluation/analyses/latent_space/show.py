@@ -12,11 +12,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from workflow_src.evaluation.analyses.curves import start_title
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
-from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.charts import SHAPES, Chart
-from workflow_src.evaluation.document import Block, Caption, Example, Line
+from workflow_src.evaluation.document import Block, Caption, Example, Line, Picture
 from workflow_src.evaluation.manifest import Manifest
 
 # Light tints of the palette of Okabe and Ito, in order of a region's size. A map has its own paper, also where the page
@@ -37,7 +35,7 @@ ABREAST, SIDE = 4, 142
 
 def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
     titles = (system.family.title.lower() for system in manifest.systems if system.name == content.system)
-    kind, start = next(titles, "network"), start_title(manifest)
+    kind, start = next(titles, "network"), manifest.start_title
     caption = Caption(
         f"The latents of sentence {content.sentence + 1} of {content.split} with the {kind} "
         f"{content.system}, a panel for each target subword{_end_symbol_words(content)}, at the reference's length.",
@@ -60,9 +58,11 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
         Line("reference", content.reference),
         *(Line(title, content.texts[name], first=name == "posterior") for name, title in points),
     ]
+    chart = draw(content, manifest)
+    if chart is None:
+        return []
     label = "Maps of the latent space, one for each target subword"
-    picture = figured(draw(content, manifest), caption, label)
-    return [Example(tuple(lines), framed=False), *picture] if picture else []
+    return [Example(tuple(lines), framed=False), Picture("", chart, caption, label)]
 
 
 def _end_symbol_words(content: LatentSpace) -> str:

@@ -2,11 +2,9 @@
 
 from pydantic import Field
 
-from workflow_src.config.experiment import Removal
 from workflow_src.config.plan.selection import latent_models, refinements, scoring, translating_at_lengths
 from workflow_src.config.resolved import Loaded
-from workflow_src.evaluation.analyses.content import Entry, FirstSentences, Record
-from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Selection
+from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Figure, FigureTable, Selection
 
 
 class LengthsSettings(AnalysisSettings):
@@ -15,43 +13,30 @@ class LengthsSettings(AnalysisSettings):
     steps: int = Field(1, ge=0, description="refinement steps of the rows beside the prior mean")
 
 
-class Accuracy(Record):
-    """Shares of sentences whose most probable length is right, or off by at most 1 or 2 subwords.
-
-    `within_top` are the shares whose true length is among the first 1, 2, … candidates; `bias` is predicted minus true,
-    in subwords.
-    """
-
-    exact: float
-    within_1: float
-    within_2: float
-    bias: float
-    within_top: tuple[float, ...] = Field(min_length=1)
-
-
-class LengthsBleu(Record):
-    """BLEU at predicted lengths, at the references', and of the best of several by the reference."""
-
-    predicted: float
-    reference: float
-    oracle: float
-
-
-class LengthsRow(Entry):
-    """`label` is that of a search without steps."""
-
-    steps: int
-    bleu: LengthsBleu
-    label: str | None = None
-
-
-class Lengths(FirstSentences):
-    """How well lengths are predicted, by model, and BLEU at predicted lengths, by search."""
-
-    candidates: int
-    models: dict[str, Accuracy]
-    rows: tuple[LengthsRow, ...]
-    remove_repetitions: Removal
+ACCURACY = FigureTable(
+    (
+        Figure("exact", "exact, %", factor=100),
+        Figure("within_1", "off by ≤ 1, %", factor=100),
+        Figure("within_2", "off by ≤ 2, %", factor=100),
+        Figure("within_top", "among the {candidates} likeliest, %", factor=100),
+        Figure("bias", "bias, subwords", digits=2, signed=True),
+    ),
+    line="Predicted target lengths against the references', in subwords, on {scope}.",
+    key="models",
+)
+BLEU = FigureTable(
+    (
+        Figure("predicted", "predicted length"),
+        Figure("reference", "reference's length"),
+        Figure("oracle", "best of the {candidates} likeliest"),
+    ),
+    line="BLEU on {scope}, by where lengths come from.",
+    notes={
+        "Repetitions": "{removed}",
+        "Best": "The candidate with the best sentence BLEU, which no system can choose. It is no bound: another choice "
+        "may have more corpus BLEU, and so may other lengths.",
+    },
+)
 
 
 def select(_: LengthsSettings, loaded: Loaded) -> Selection:
@@ -67,8 +52,7 @@ ANALYSIS = Analysis(
     select=select,
     needs="it looks at searches that translate at given lengths",
     measure="workflow_src.evaluation.analyses.lengths.measure:measure",
-    content=Lengths,
-    show="workflow_src.evaluation.analyses.lengths.show:show",
+    tables=(ACCURACY, BLEU),
     split="test",
     message="Measuring how well lengths are predicted",
     order=3,

@@ -29,7 +29,7 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
         targets = translator.subwords.encode_target(sentences.targets, sentences.sources)
         true = [min(len(ids), model.length.longest) for ids in targets]
         predicted = candidates(model, sources, settings.candidates, BATCH, device)
-        models[entry["model"]] = accuracy(predicted, true)
+        models[entry["model"]] = {"system": entry["model"]} | accuracy(predicted, true)
         tried = [
             translator.text(translate_with(search, sources, lengths, BATCH, device), removal, sentences.sources)
             for lengths in (*map(list, zip(*predicted, strict=True)), true)
@@ -40,12 +40,11 @@ def measure(inputs: Inputs, settings: LengthsSettings) -> dict[str, Any]:
             "reference": corpus_bleu(at_reference, references, tokeniser),
             "oracle": corpus_bleu(metrics.best_by_sentence(likely, references, tokeniser), references, tokeniser),
         }
-        label = {"label": search.declared.row_label(search.settings)} if search.declared.at_lengths else {}
-        rows.append(entry | label | {"steps": search.steps or 0, "bleu": bleu})
+        rows.append(entry | {"label": search.declared.row_label(search.settings)} | bleu)
     return {
         "sentences": len(sentences.sources),
         "candidates": settings.candidates,
-        "models": models,
+        "models": list(models.values()),
         "rows": rows,
         "remove_repetitions": removal,
     }
@@ -62,7 +61,8 @@ def candidates(model: Any, sources: Sequence[Sequence[int]], count: int, batch: 
 
 
 def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[str, Any]:
-    """Figures of an `Accuracy`. Raises InputError without sentences."""
+    """Shares of sentences whose most probable length is right, is off by at most 1 or 2 subwords, or is among the
+    candidates; `bias` is predicted minus true, in subwords. Raises InputError without sentences."""
     if not true:
         raise InputError("the text", "has no lengths to compare", "take at least one sentence that is not empty")
     errors = [lengths[0] - length for lengths, length in zip(predicted, true, strict=True)]
@@ -72,8 +72,5 @@ def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[st
         "within_1": share(abs(error) <= 1 for error in errors),
         "within_2": share(abs(error) <= 2 for error in errors),
         "bias": sum(errors) / len(true),
-        "within_top": [
-            share(length in lengths[:count] for lengths, length in zip(predicted, true, strict=True))
-            for count in range(1, len(predicted[0]) + 1)
-        ],
+        "within_top": share(length in lengths for lengths, length in zip(predicted, true, strict=True)),
     }

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from workflow_src.config.plan.selection import refining
-from workflow_src.evaluation.analyses.content import Curves, GainPoint, Steps
-from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Use
+from workflow_src.evaluation.analyses import RISEN_AND_FALLEN, STEPS, Steps
+from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Figure, FigureTable, Use
 
 
 class MarginalSettings(AnalysisSettings):
@@ -17,23 +17,40 @@ class MarginalSettings(AnalysisSettings):
     chunk: Annotated[int, Use.LIMIT] = Field(100, gt=0, description="samples decoded together")
 
 
-class MarginalPoint(GainPoint):
-    """log p(y|x) in nats a sentence, the mean over sentences.
-
-    `error` is its standard error from sampling z, `spread` that over sentences.
-    """
-
-    log_probability: float
-    error: float
-    spread: float
-    effective_samples: float
-
-
-class Marginal(Curves[MarginalPoint]):
-    """Marginal log-probability of outputs of procedures; `samples` are the draws of z for each output."""
-
-    samples: int
-
+TABLE = FigureTable(
+    (
+        Figure(
+            "log_probability",
+            "log p(y|x)",
+            digits=2,
+            signed=True,
+            error="error",
+            panel="log p(y|x), nats a sentence",
+        ),
+        Figure(
+            "gain",
+            "gain",
+            digits=2,
+            signed=True,
+            error="gain_error",
+            panel="gain on the {start}, nats",
+            change=True,
+        ),
+        *RISEN_AND_FALLEN,
+        Figure("effective_samples", "effective samples", digits=0),
+    ),
+    line="Marginal log-probability of what each procedure puts out after L steps, on {scope}.",
+    notes={
+        "Estimate": "By importance sampling with {samples:,} samples of q(z|y,x), given the length, whose own "
+        "probability is left out; the mean over sentences.",
+        "Bars": "Left: standard errors from sampling; right: paired standard errors over sentences.",
+        "Published": "Compare the shapes of these curves with Figure 1 of Lee, Shu & Cho 2020, not their heights: the "
+        "paper's released code makes the importance weights sum to one and divides log-probabilities by the length; "
+        "here values are log p(y|x) of whole sentences.",
+    },
+    over=STEPS,
+    label="Marginal log-probability against refinement steps",
+)
 
 ANALYSIS = Analysis(
     name="marginal",
@@ -42,8 +59,7 @@ ANALYSIS = Analysis(
     select=refining(TARGET_LATENT),
     needs="it follows refinement of latents of target positions",
     measure="workflow_src.evaluation.analyses.marginal.measure:measure",
-    content=Marginal,
-    show="workflow_src.evaluation.analyses.marginal.show:show",
+    tables=(TABLE,),
     split="dev",
     rule="estimate_marginal",
     message="Estimating the marginal log-probability of every procedure's outputs",

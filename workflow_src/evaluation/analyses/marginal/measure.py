@@ -20,8 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from workflow_src.evaluation.analyses.content import inspected_steps
-from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
+from workflow_src.evaluation.analyses.inputs import (
+    Inputs,
+    gain_figures,
+    inspected_steps,
+    sentence_generator,
+)
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
@@ -33,16 +37,16 @@ from workflow_src.types import EOS, Networks
 
 def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
     sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
-    curves = []
+    rows: list[dict[str, Any]] = []
     # Outputs of all searches of one model together: the prior mean's, and many others, are the same.
     for model in dict.fromkeys(entry["model"] for entry in inputs.searches):
         entries = [entry for entry in inputs.searches if entry["model"] == model]
         estimates = _estimates(inputs, settings, entries)
         for place, entry in enumerate(entries):
-            rows = [row[place] for row in estimates]
-            points = [point(step, [r[i] for r in rows], [r[0] for r in rows]) for i, step in enumerate(steps)]
-            curves.append(entry | {"points": points})
-    return {"sentences": len(sentences.sources), "samples": settings.samples, "curves": curves}
+            of_sentences = [of_sentence[place] for of_sentence in estimates]
+            columns = list(zip(*of_sentences, strict=True))
+            rows += [entry | point(step, column, columns[0]) for step, column in zip(steps, columns, strict=True)]
+    return {"sentences": len(sentences.sources), "samples": settings.samples, "rows": rows}
 
 
 def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[str, Any]]) -> list[list[list[Estimate]]]:
@@ -143,13 +147,15 @@ def marginals(
     return [estimated(tuple(output)) for output in outputs]
 
 
-def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, float]:
-    """Figures of a `MarginalPoint` after `steps` steps, with the gain on `start`, L = 0."""
+def point(steps: int, estimates: Sequence[Estimate], start: Sequence[Estimate]) -> dict[str, Any]:
+    """Figures after `steps` steps, with the gain on `start`, L = 0.
+
+    `error` is the standard error of the mean from sampling z alone.
+    """
     values = [e.value for e in estimates]
     return {
         "steps": steps,
         "log_probability": statistics.fmean(values),
         "error": math.sqrt(sum(e.error**2 for e in estimates)) / len(values),
-        "spread": standard_error(values),
         "effective_samples": statistics.median(e.effective for e in estimates),
     } | gain_figures(values, [e.value for e in start])

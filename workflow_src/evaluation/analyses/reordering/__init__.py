@@ -7,8 +7,18 @@ from pydantic import Field
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation.analyses.content import FirstSentences, Record
-from workflow_src.spec import ALIGNED, SOURCE_LATENT, Analysis, AnalysisSettings, Selection, Use
+from workflow_src.evaluation.content import Content, Record
+from workflow_src.spec import (
+    ALIGNED,
+    SOURCE_LATENT,
+    Analysis,
+    AnalysisSettings,
+    Figure,
+    FigureTable,
+    Key,
+    Selection,
+    Use,
+)
 from workflow_src.spec.analyses import Enabled
 
 
@@ -22,29 +32,25 @@ class ReorderingSettings(AnalysisSettings):
     positions: int = Field(16, gt=1, description="longest source that is drawn, in subwords with the end symbol")
 
 
-class OrderGroup(Record):
-    """Means over sentences: the share of latents that move, by how many positions, and distances of means.
-
-    `change` is the distance at the same position, `spread` that between positions.
-    """
-
-    sentences: int
-    moved: float
-    displacement: float
-    change: float
-    spread: float
-
-
-class SystemOrder(Record):
-    """Sentences whose translations have the same order, and others; None for a group that is empty.
-
-    `correlation` is Pearson's of displacement and disagreement in order, None where either does not vary.
-    """
-
-    system: str
-    same: OrderGroup | None
-    other: OrderGroup | None
-    correlation: float | None
+TABLE = FigureTable(
+    (
+        Figure("sentences", "sentences", digits=0),
+        Figure("moved", "latents that move, %", factor=100),
+        Figure("displacement", "moved by", digits=2),
+        # Null where positions do not differ.
+        Figure("relative_change", "change / spread", digits=2, optional=True),
+        # Null where one of the two does not vary.
+        Figure("correlation", "correlation", digits=2, signed=True, optional=True),
+    ),
+    line="Latents and word order, of the {compared:,} of {scope} whose two translations differ and share two words or "
+    "more.",
+    notes={
+        "Moved by": "Positions, the mean.",
+        "Change / spread": "Distance at the same position beside that at others.",
+        "Correlation": "Of the distance moved and the share of pairs in the opposite order, over all sentences.",
+    },
+    keys=(Key("order", "word order"),),
+)
 
 
 class Alignment(Record):
@@ -87,12 +93,11 @@ class Translations(Record):
     name: str
 
 
-class Reordering(FirstSentences):
+class Reordering(Content):
     """Latents and word order; `compared` are the sentences whose two translations differ."""
 
     compared: int
     translations: Translations
-    systems: tuple[SystemOrder, ...]
     example: OrderExample | None
 
 
@@ -135,6 +140,7 @@ ANALYSIS = Analysis(
     select=select,
     needs="it looks at latents of source positions",
     measure="workflow_src.evaluation.analyses.reordering.measure:measure",
+    tables=(TABLE,),
     content=Reordering,
     show="workflow_src.evaluation.analyses.reordering.show:show",
     split="test",

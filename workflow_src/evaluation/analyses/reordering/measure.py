@@ -46,10 +46,10 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
     subwords = inputs.translator(inputs.searches[0]["system"]).subwords
     pairs = _pairs(inputs, settings)
     example = _example(pairs, settings.positions)
-    systems, panels = [], []
+    rows, panels = [], []
     for entry in inputs.searches:
         figures, panel = _compared(inputs.translator(entry["system"]), entry, pairs, example)
-        systems.append(entry | summary(figures, list(pairs.orders.values())))
+        rows += [{"system": entry["system"]} | group for group in summary(figures, list(pairs.orders.values()))]
         panels += [panel] if panel else []
     example_content = None
     if example is not None:
@@ -66,7 +66,7 @@ def measure(inputs: Inputs, settings: ReorderingSettings) -> dict[str, Any]:
         "sentences": len(pairs.sources),
         "compared": len(pairs.orders),
         "translations": {key: inputs.rows[0][key] for key in ("system", "name")},
-        "systems": systems,
+        "rows": rows,
         "example": example_content,
     }
 
@@ -181,7 +181,8 @@ def alignment(model: Any, source: Sequence[int], target: Sequence[int], device: 
 
 
 def moves(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:
-    """Figures of an `OrderGroup` for one sentence."""
+    """Of one sentence, the share of latents that move, by how many positions, and the mean distance at the same
+    position (`change`) and at others (`spread`)."""
     shifts = np.abs(np.asarray(assigned) - np.arange(len(assigned)))
     elsewhere = distances[~np.eye(len(distances), dtype=bool)]
     return {
@@ -192,19 +193,18 @@ def moves(distances: np.ndarray, assigned: Sequence[int]) -> dict[str, float]:
     }
 
 
-def summary(sentences: Sequence[dict[str, float]], orders: Sequence[float]) -> dict[str, Any]:
-    """Figures of a `SystemOrder`, from those of each sentence and its disagreement in order."""
-
-    def means(rows: list[dict[str, float]]) -> dict[str, Any] | None:
-        if not rows:
-            return None
-        return {"sentences": len(rows)} | {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-
-    pairs = list(zip(sentences, orders, strict=True))
+def summary(sentences: Sequence[dict[str, float]], orders: Sequence[float]) -> list[dict[str, Any]]:
+    """Means over the sentences whose translations have the same order, and over others, from the figures of each
+    sentence and its disagreement in order. `correlation` is Pearson's of displacement and disagreement over all."""
     shifts, differences = np.array([row["displacement"] for row in sentences]), np.array(orders)
-    varies = len(pairs) > 1 and shifts.std() > 0 and differences.std() > 0
-    return {
-        "same": means([row for row, order in pairs if order == 0]),
-        "other": means([row for row, order in pairs if order > 0]),
-        "correlation": float(np.corrcoef(shifts, differences)[0, 1]) if varies else None,
-    }
+    varies = len(sentences) > 1 and shifts.std() > 0 and differences.std() > 0
+    correlation = float(np.corrcoef(shifts, differences)[0, 1]) if varies else None
+    groups = []
+    for words, same in (("the same", True), ("another", False)):
+        group = [row for row, order in zip(sentences, orders, strict=True) if (order == 0) == same]
+        if group:
+            means: dict[str, Any] = {key: float(np.mean([row[key] for row in group])) for key in group[0]}
+            change, spread = means.pop("change"), means.pop("spread")
+            means["relative_change"] = change / spread if spread else None
+            groups.append({"order": words, "sentences": len(group), **means, "correlation": correlation})
+    return groups

@@ -1,4 +1,4 @@
-"""Latents and word order: matched latents of two translations, alignments with slots, and a table."""
+"""Latents and word order: matched latents of two translations, and alignments with slots."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 import altair as alt
 
 from workflow_src.evaluation.analyses.reordering import Alignment, OrderExample, OrderPanel, Reordering
-from workflow_src.evaluation.analyses.shown import figured
 from workflow_src.evaluation.charts import MUTED, Chart
-from workflow_src.evaluation.document import Block, Caption, Table
+from workflow_src.evaluation.document import Block, Caption, Paragraph, Picture
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.report.markdown import signed
 
 # Panels of one row: a system with alignments fills it. Labels of many subwords are written smaller.
 ABREAST, MANY = 3, 16
@@ -22,23 +20,21 @@ STAYS, MOVES = "#0072b2", "#d55e00"
 
 
 def show(content: Reordering, _: Manifest) -> list[Block]:
-    label = "Which posterior means of two translations fit each other"
-    return figured(draw(content), _caption(content), label, reordering_table(content))
-
-
-def _caption(content: Reordering) -> Caption:
-    example, translator = content.example, content.translations.system
-    if example is None:
-        return Caption(
-            f"Latents and word order, as in Figure 6 of Gu & Kong 2021: none of {content.scope} has a translation of "
-            f"{translator} that differs from the reference and shares two words with it."
-        )
+    """The example's picture, or why there is none."""
+    chart, example, translator = draw(content), content.example, content.translations.system
+    if chart is None or example is None:
+        return [
+            Paragraph.of(
+                f"None of {content.scope} has a translation of {translator} that differs from the reference and shares "
+                "two words with it."
+            )
+        ]
     first, second = example.texts
     slots = (
         "Where a model has alignments: the slots that hold each subword of either translation (down) on its most "
         "probable alignment given its own latents, at their places on the source (across)."
     )
-    return Caption(
+    caption = Caption(
         f"Means of q(z|x,y) with the reference as y (down) and with the translation of {translator} (across), and "
         "which of them fit each other best, as in Figure 6 of Gu & Kong 2021.",
         {
@@ -46,35 +42,9 @@ def _caption(content: Reordering) -> Caption:
             "pairs of shared words stand in the opposite order.",
             "Dots": "The assignment with the least sum of distances; light is near.",
             "Slots": slots if any(panel.alignments for panel in example.panels) else "",
-            "Table": f"Of the {content.compared:,} of {content.scope} whose two translations differ and share two "
-            "words or more.",
-            "Moved by": "Positions, the mean.",
-            "Change / spread": "Distance at the same position beside that at others.",
-            "Correlation": "Of the distance moved and the share of pairs in the opposite order, over sentences.",
         },
     )
-
-
-def reordering_table(content: Reordering) -> Table:
-    heads = ["", "word order", "sentences", "latents that move, %", "moved by", "change / spread", "correlation"]
-    rows = []
-    for system in content.systems:
-        correlation = "" if system.correlation is None else signed(system.correlation)
-        groups = [(words, group) for words, group in (("the same", system.same), ("another", system.other)) if group]
-        for number, (words, group) in enumerate(groups):
-            share = group.change / group.spread if group.spread else 0.0
-            rows.append(
-                [
-                    "" if number else system.system,
-                    words,
-                    f"{group.sentences:,}",
-                    f"{100 * group.moved:.1f}",
-                    f"{group.displacement:.2f}",
-                    f"{share:.2f}",
-                    "" if number else correlation,
-                ]
-            )
-    return Table(heads, rows)
+    return [Picture("", chart, caption, "Which posterior means of two translations fit each other")]
 
 
 def draw(content: Reordering) -> Chart | None:

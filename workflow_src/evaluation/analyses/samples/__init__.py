@@ -5,7 +5,7 @@ from pydantic import Field
 from workflow_src.config.plan.selection import Entry as Search
 from workflow_src.config.plan.selection import refinements
 from workflow_src.config.resolved import Loaded
-from workflow_src.evaluation.analyses.content import Entry, FirstSentences, Record
+from workflow_src.evaluation.content import Content, Record
 from workflow_src.registry import searches
 from workflow_src.spec import TARGET_LATENT, Analysis, AnalysisSettings, Selection
 
@@ -17,9 +17,11 @@ class SamplesSettings(AnalysisSettings):
     seed: int = Field(1, ge=0)
 
 
-class SampledSearch(Entry):
+class SampledSearch(Record):
     """The search that refines samples, and its steps."""
 
+    system: str
+    search: str
     steps: int
 
 
@@ -33,7 +35,7 @@ class Sample(Record):
     refined: str
 
 
-class Samples(FirstSentences):
+class Samples(Content):
     """Examples: the sentences that refinement changes most."""
 
     search: SampledSearch

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from workflow_src.evaluation.analyses.samples import Sample, Samples
-from workflow_src.evaluation.document import Block, Caption, CaptionBelow, Example, Line
+from workflow_src.evaluation.document import Block, Caption, CaptionBelow, Example, Line, marked
 from workflow_src.evaluation.manifest import Manifest, colour_class
-from workflow_src.evaluation.report import page
 
 
 def show(content: Samples, manifest: Manifest) -> list[Block]:
-    search, steps = content.search, content.search.steps
+    search = content.search
     caption = Caption(
-        f"Translations of one sample from the prior, and after {page.in_words(steps)} "
-        f"{'step' if steps == 1 else 'steps'} of {manifest.title(search.search)}: of "
-        f"{content.scope}, those in which refinement changes most words.",
+        f"Translations of one sample from the prior, and after refinement ({manifest.title(search.search)}, L = "
+        f"{search.steps}): of {content.scope}, those in which refinement changes most words.",
         {"Marks": "What refinement takes away and what it puts in."},
     )
     style = colour_class(manifest.look(search.system, search.search).colour)
@@ -25,6 +23,6 @@ def _lines(sample: Sample, style: str) -> tuple[Line, ...]:
     return (
         Line("source", sample.source, source=True),
         Line("reference", sample.reference),
-        Line("sampled", sample.sampled, page.marked(sample.refined, sample.sampled), first=True),
-        Line("refined", sample.refined, page.marked(sample.sampled, sample.refined), style=style),
+        Line("sampled", sample.sampled, marked(sample.refined, sample.sampled), first=True),
+        Line("refined", sample.refined, marked(sample.sampled, sample.refined), style=style),
     )

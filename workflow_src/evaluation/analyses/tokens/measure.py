@@ -11,8 +11,7 @@ from typing import Any
 from rapidfuzz.distance import Levenshtein
 
 from workflow_src.errors import InputError
-from workflow_src.evaluation.analyses.content import inspected_steps
-from workflow_src.evaluation.analyses.inputs import Inputs, standard_error
+from workflow_src.evaluation.analyses.inputs import Inputs, inspected_steps, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
 
@@ -21,12 +20,12 @@ Outputs = Sequence[Sequence[int]]
 
 def measure(inputs: Inputs, settings: TokensSettings) -> dict[str, Any]:
     lines, steps = inputs.sentences(settings.sentences).sources, inspected_steps(settings.steps)
-    curves = []
+    rows: list[dict[str, Any]] = []
     for entry in inputs.searches:
         search, translator = entry_settings(entry, steps[-1]), inputs.translator(entry["system"])
         traces = traces_of(translator, lines, search)
-        curves.append(entry | {"points": [compare(traces[0], traces[step], step) for step in steps]})
-    return {"sentences": len(lines), "curves": curves}
+        rows += [entry | compare(traces[0], traces[step], step) for step in steps]
+    return {"sentences": len(lines), "rows": rows}
 
 
 def repetitions(tokens: Sequence[int]) -> int:
@@ -35,7 +34,7 @@ def repetitions(tokens: Sequence[int]) -> int:
 
 
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
-    """Figures of a `TokensPoint`: `refined` outputs, after `steps` steps, against the `first` ones.
+    """Figures of `refined` outputs, after `steps` steps, against the `first` ones: means over sentences.
 
     Raises InputError without sentences.
     """

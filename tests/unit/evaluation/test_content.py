@@ -1,0 +1,118 @@
+"""Files of analyses: what they say comes back, damaged ones are refused by what the analysis declares."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import analysed
+import pytest
+
+from workflow_src import registry
+from workflow_src.errors import ArtifactError
+from workflow_src.evaluation import content as contents
+from workflow_src.records.atomic import read_json, write_json
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def _check(content):
+    return contents.check(content, "file f", "make it again")
+
+
+def test_every_analysis_has_a_content():
+    assert set(analysed.EVERY) == set(registry.analyses())
+
+
+def within(part, whole) -> bool:
+    """Whether everything of `part` is in `whole`, which may have further keys."""
+    if isinstance(part, dict):
+        return all(str(key) in map(str, whole) and within(value, whole[key]) for key, value in part.items())
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(within, part, whole))
+    return part == whole
+
+
+@pytest.mark.parametrize("name", analysed.EVERY)
+def test_what_a_file_says_comes_back(name, tmp_path):
+    file = analysed.raw(name)
+    write_json(tmp_path / "file.json", file)
+    content = _check(read_json(tmp_path / "file.json"))
+    dumped = content.model_dump(mode="json") | {"format": contents.FORMAT}
+    assert within(file, dumped)
+    with pytest.raises(ValueError, match="frozen"):
+        content.split = "test"
+
+
+def _without(name, *path):
+    """An analysis that lacks the key at the end of a path."""
+    raw = analysed.raw(name)
+    place = raw
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    return raw
+
+
+def _with(name, value, *path):
+    """An analysis with another value at the end of a path."""
+    raw = analysed.raw(name)
+    place = raw
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return raw
+
+
+NAMES = "marginal, tokens, lengths, energies, latent_space, convergence, latent_paths, components, reordering, samples"
+DAMAGED = {
+    "no object": ([1], f" is no analysis ({NAMES})"),
+    "no name": ({"split": "dev"}, f" is no analysis ({NAMES})"),
+    "another name": ({"analysis": ["marginal"]}, f" is no analysis ({NAMES})"),
+    "no format": (_without("tokens", "format"), " has format None, and this version reads format 2"),
+    "another format": (analysed.raw("tokens", format=1), " has format 1, and this version reads format 2"),
+    "no split": (_without("tokens", "split"), "(split: missing)"),
+    "no rows": (_without("latent_paths", "rows"), "(rows: missing)"),
+    "no system": (_without("convergence", "rows", 1, "system"), "(rows[1].system: missing)"),
+    "no step": (_without("convergence", "rows", 1, "steps"), "(rows[1].steps: missing)"),
+    "no figure": (_without("lengths", "models", 0, "bias"), "(models[0].bias: missing)"),
+    "no BLEU": (_without("lengths", "rows", 0, "oracle"), "(rows[0].oracle: missing)"),
+    "no error": (_without("tokens", "rows", 0, "edit_distance_error"), "(rows[0].edit_distance_error: missing)"),
+    "null": (_with("tokens", None, "rows", 0, "changed"), "(rows[0].changed is None; allowed: a valid number)"),
+    "no list": (_with("components", 0.5, "rows", 0, "shares"), "(rows[0].shares is 0.5; "),
+    "no number in a row": (
+        _with("marginal", float("nan"), "rows", 2, "gain"),
+        "(rows[2].gain is nan; allowed: a finite number)",
+    ),
+    # Texts of tables name these.
+    "no setting": (_without("marginal", "samples"), "(samples: missing)"),
+    "no level": (_without("components", "share"), "(share: missing)"),
+    "words": (analysed.raw("samples", sentences="many"), "(sentences is 'many'; allowed: a valid integer)"),
+    "no sentences": (_without("tokens", "sentences"), "(sentences: missing)"),
+    "repetitions": (
+        analysed.raw("lengths", remove_repetitions="some"),
+        "(remove_repetitions is 'some'; allowed: none, subwords, words)",
+    ),
+    "a path": (_without("latent_space", "panels", 0, "paths", "delta"), "(panels: one lacks a path"),
+    "an output": (_without("latent_space", "outputs", "score"), "(outputs: they or texts lack score "),
+    "a text": (_without("latent_space", "texts", "prior"), "(outputs: they or texts lack prior "),
+    "a piece": (_without("latent_space", "pieces", "9"), "(pieces: they lack the id 9)"),
+    "labels": (_without("reordering", "example", "target_pieces"), "(example.target_pieces: missing)"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+def test_damaged_files_are_refused_in_a_sentence(what):
+    content, problem = DAMAGED[what]
+    with pytest.raises(ArtifactError) as raised:
+        _check(content)
+    message = str(raised.value)
+    assert message.startswith("file f ") and problem in message and message.endswith("; make it again.")
+    assert "\n" not in message
+
+
+def test_reading_and_showing_analyses_needs_no_torch():
+    code = (
+        "import sys; from workflow_src.registry import analyses, import_object;"
+        "[import_object(one.show) for one in analyses().values() if one.show]; sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT).returncode == 0
