@@ -199,10 +199,15 @@ def roles(description: Description) -> dict[str, str]:
     return {network.role: name for name, network in description.models.items() if network.role not in (MODEL, BASE)}
 
 
-def defaults(description: Description, search: Search) -> dict[str, Any]:
-    """Defaults of a search in a bundle: names of carried systems, and settings if the bundle is finished."""
+def defaults(description: Description, search: Search, turned_off: Iterable[str] = ()) -> dict[str, Any]:
+    """Defaults of a search in a bundle: names of carried systems, and settings if the bundle is finished; these were
+    chosen for both, and are left out where the setting of a carried system is `turned_off`."""
     carried = {name: value for name, value in description.defaults.items() if name in search.settings.model_fields}
-    return carried | description.search_defaults.get(search.name, {})
+    settings = carried | description.search_defaults.get(search.name, {})
+    roles = search.settings.named("role")
+    if any(settings.get(name) for name in turned_off):
+        return {name: value for name, value in settings.items() if name in roles}
+    return settings
 
 
 def searches(families: list[Family]) -> list[str]:

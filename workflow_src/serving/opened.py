@@ -133,10 +133,9 @@ class OpenBundle:
         for name in fields:
             if name not in kind.model_fields:
                 raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
-        defaults, roles = bundle.defaults(self.description, declared), kind.named("role")
-        # None for a role that the bundle fills turns that system off, and with it the settings chosen for both.
-        if any(name in fields and fields[name] is None for name in roles if name in defaults):
-            defaults = {name: value for name, value in defaults.items() if name in roles}
+        roles = kind.named("role")
+        turned_off = [name for name in roles if name in fields and fields[name] is None]
+        defaults = bundle.defaults(self.description, declared, turned_off)
         changed = {name: value for name, value in fields.items() if value is not None or name in roles}
         reset = {n for n, v in changed.items() if v == "none" and n in defaults and kind.default(n) is None}
         settings = parse(kind, {n: value for n, value in {**defaults, **changed}.items() if n not in reset})

@@ -10,6 +10,7 @@ from workflow_src.config.resolved import Decode
 from workflow_src.registry import searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import placement
+from workflow_src.serving.options import option
 
 
 def translate_command(
@@ -33,10 +34,8 @@ def translate_command(
     for name, role in roles.items():
         system = getattr(values, name)
         if system != defaults.get(name):
-            words += [_option(name), systems[role] if system else "none"]
-    if any(getattr(values, name) is None and defaults.get(name) for name in roles):
-        # Without a carried system, defaults that were chosen for both do not apply.
-        defaults = {name: value for name, value in defaults.items() if name in roles}
+            words += [option(name), systems[role] if system else "none"]
+    defaults = bundle.defaults(description, search, [name for name in roles if getattr(values, name) is None])
     for name in kind.model_fields:
         value, default = getattr(values, name), defaults.get(name, kind.default(name))
         if name not in roles and value != default:
@@ -46,17 +45,13 @@ def translate_command(
     device, precision, engine = placement(decode.engine, decode.compute_type, device, precision)
     # CPUs compute in float32 by default.
     precision = "auto" if (device, precision) == ("cpu", "float32") else precision
-    options = {"--device": device, "--precision": precision, "--engine": engine}
-    words += [word for option, value in options.items() if value != "auto" for word in (option, value)]
+    places = {"--device": device, "--precision": precision, "--engine": engine}
+    words += [word for name, value in places.items() if value != "auto" for word in (name, value)]
     return shlex.join(["continuum", "translate", "--bundle", folder, *words])
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
 
 
 def option_words(name: str, value: Any) -> list[str]:
     """The words of `continuum translate` that give a setting of a search this value."""
     if isinstance(value, bool):
-        return [_option(name) if value else _option(f"no_{name}")]
-    return [_option(name), "none" if value is None else str(value)]
+        return [option(name if value else f"no_{name}")]
+    return [option(name), "none" if value is None else str(value)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from workflow_src.config.datasets import GroupSplit, NthSplit, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.characters import bare, key
-from workflow_src.data.groups import groups_of
+from workflow_src.data.groups import BLOCK, groups_of
 from workflow_src.data.splits import EveryNth, connected_groups, fits
 from workflow_src.data.stored import StoredRows
 from workflow_src.errors import ArtifactError
@@ -220,6 +220,15 @@ def test_groups_are_the_connected_components_in_the_order_of_their_names(pairs):
         members.setdefault(named.find("0" + bare(first)), []).append(row)
     groups = groups_of(pairs)
     assert [groups.members(group) for group in groups.by_name] == [rows for _, rows in sorted(members.items())]
+
+
+def test_blocks_are_compared_across_their_bounds():
+    names = [f"{'lang ' * 8}{number:05}" for number in range(2 * BLOCK, -1, -1)]
+    groups = groups_of([("ein Satz", name) for name in names])
+    assert [groups.members(group) for group in groups.by_name] == [list(range(len(names)))]
+    # Names that begin alike.
+    groups = groups_of([(name[-5:], name) for name in names])
+    assert [groups.members(group) for group in groups.by_name] == [[row] for row in reversed(range(len(names)))]
 
 
 def test_rows_are_stored_as_they_are(tmp_path):
