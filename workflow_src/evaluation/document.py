@@ -92,14 +92,6 @@ class Cell:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """A row of a table; `strong` marks the best ones."""
-
-    cells: tuple[str | Cell, ...]
-    strong: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class GroupRow:
     """The title of the rows that follow."""
 
@@ -111,7 +103,7 @@ class Table:
     """The first `left` columns are words, the others figures. `look` and `wide` are for the page."""
 
     heads: Sequence[str]
-    rows: Sequence[Row | GroupRow | Sequence[str | Cell]]
+    rows: Sequence[GroupRow | Sequence[str | Cell]]
     caption: Caption = Caption("")
     numbered: bool = False
     left: int = 1
@@ -236,19 +228,18 @@ def _pictures(blocks: Sequence[Block]) -> Iterator[Picture]:
             yield from _pictures(block.blocks)
 
 
-def table_of(entries: Sequence[Mapping[str, str | Cell]], words: Sequence[str], **options: Any) -> Table:
+def table_of(entries: Sequence[GroupRow | Mapping[str, str | Cell]], words: Sequence[str], **options: Any) -> Table:
     """A table of entries by head, which all entries share; empty cells are dashes, and empty columns are left out.
 
     The heads in `words` stand to the left. `options` are further fields of the table.
     """
-    heads = [head for head in (entries[0] if entries else ()) if any(entry[head] != "" for entry in entries)]
-    rows = [[entry[head] or "–" for head in heads] for entry in entries]
-    return Table(heads, rows, left=sum(head in words for head in heads), **options)
-
-
-def row_of(row: Row | GroupRow | Sequence[str | Cell]) -> Row | GroupRow:
-    """A row of a table, whose cells may be listed alone."""
-    return row if isinstance(row, Row | GroupRow) else Row(tuple(row))
+    rows = [entry for entry in entries if not isinstance(entry, GroupRow)]
+    heads = [head for head in (rows[0] if rows else ()) if any(row[head] != "" for row in rows)]
+    cells = [
+        entry if isinstance(entry, GroupRow) else [entry[head] if entry[head] != "" else "–" for head in heads]
+        for entry in entries
+    ]
+    return Table(heads, cells, left=sum(head in words for head in heads), **options)
 
 
 def cell_of(cell: str | Cell) -> Cell:

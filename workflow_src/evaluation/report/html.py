@@ -8,7 +8,7 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from workflow_src.evaluation.document import Document, cell_of, row_of
+from workflow_src.evaluation.document import Document, cell_of
 
 TEMPLATES = Path(__file__).parent
 
@@ -26,7 +26,7 @@ def page(document: Document, pictures: Mapping[str, markupsafe.Markup] | None = 
         lstrip_blocks=True,
     )
     interactive = any('class="live"' in picture for picture in (pictures or {}).values())
-    environment.filters |= {"kind": lambda block: type(block).__name__, "cell": cell_of, "row": row_of}
+    environment.filters |= {"kind": lambda block: type(block).__name__, "cell": cell_of}
     return environment.get_template("document.html.j2").render(
         document=document, pictures=pictures or {}, script=_script() if interactive else ""
     )

@@ -30,7 +30,6 @@ from workflow_src.evaluation.document import (
     Strong,
     Table,
     cell_of,
-    row_of,
 )
 
 # Characters that begin or end markup anywhere in a line: code, emphasis, tags, cells, formulas, links, entities. An
@@ -126,17 +125,11 @@ def markdown(document: Document) -> str:
 
 
 def table(block: Table, compact: bool = False) -> str:
-    """A table without its caption: titles of groups and the best rows are bold."""
-    rows: list[list[str]] = []
-    for row in map(row_of, block.rows):
-        if isinstance(row, GroupRow):
-            rows.append(group_row(row.title, block.heads))
-            continue
-        cells = list(map(_cell, map(cell_of, row.cells)))
-        if row.strong and len(cells) > 1:
-            figure = cell_of(row.cells[1])
-            cells[1] = Formatted(" ".join(filter(None, [bold(figure.text), plain(figure.note)])))
-        rows.append(cells)
+    """A table without its caption: titles of groups are bold."""
+    rows = [
+        group_row(row.title, block.heads) if isinstance(row, GroupRow) else [_cell(cell_of(cell)) for cell in row]
+        for row in block.rows
+    ]
     heads = block.heads or [""] * len(rows[0]) if rows else block.heads
     return markdown_table(heads, rows, block.left, compact)
 

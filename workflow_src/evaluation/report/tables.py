@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -14,14 +14,13 @@ from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.resolved import System
 from workflow_src.evaluation.conventions import removal_words
-from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table
-from workflow_src.evaluation.document import Row as TableRow
+from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table, table_of
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import FROM_CONTROL, TIMES, Mean, Results, means
 from workflow_src.registry import figures_of_rows
-from workflow_src.spec import Figure, Metric
+from workflow_src.spec import Metric
 
 REMOVAL_LABELS: dict[Removal, str] = {"none": "kept", "words": "removed by words", "subwords": "removed by subwords"}
 WAYS = (
@@ -263,67 +262,48 @@ def removals(results: Results, split: str, manifest: Manifest) -> Table | None:
     return Table(["", *REMOVAL_LABELS.values()], cells, caption, numbered=True) if cells else None
 
 
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """A column of the main table. `cell` of a line is a figure and the small note beside it; None where it is empty.
-    `kind` is a CSS class."""
-
-    kind: str
-    heading: str
-    cell: Callable[[Line], tuple[str, str] | None]
-
-    def cell_or_dash(self, line: Line) -> tuple[str, str]:
-        """The cell of a line; an en dash where it is empty."""
-        return self.cell(line) or ("–", "")
+def _is_best(line: Line, lines: Sequence[Line]) -> bool:
+    """Whether a line has the best main figure of all lines, or of those without autoregression."""
+    others = [other.goodness for other in lines if not (other.decode.autoregressive and not line.decode.autoregressive)]
+    return line.goodness == max(others)
 
 
-def best_lines(table: Sequence[Group]) -> set[tuple[str, str]]:
-    """Keys of the lines with the best main figure, of all and of those without autoregression: bold in tables."""
-    lines = [line for group in table for line in group.lines]
-    others = [line for line in lines if not line.decode.autoregressive]
-    best = [max((line.goodness for line in some), default=None) for some in (lines, others)]
-    return {
-        line.decode.key
-        for line in lines
-        if line.goodness == best[0] or (line.goodness == best[1] and not line.decode.autoregressive)
-    }
-
-
-def columns(table: Sequence[Group], manifest: Manifest) -> list[Column]:
-    """Columns that have at least one figure.
+def _cells(line: Line, manifest: Manifest, best: bool, rounds: tuple[int, int]) -> dict[str, str | Cell]:
+    """Cells of a line by the headings of their columns; `rounds` are their number and that of disturbed ones.
 
     Published figures are beside the main metric, with ours in the same convention unless that is the main metric's.
     """
     main, published = manifest.main, manifest.published
-    other_metrics = [metric for metric in manifest.metrics if metric is not main and not metric.convention]
-    convention_title = published.convention.title if published.convention else published.title
-    lines = [line for group in table for line in group.lines]
-    # All rows were timed in the same rounds.
-    timed = next((line for line in lines if line.latency_rounds), None)
-    rounds = (len(timed.latency_rounds), len(timed.disturbed_rounds)) if timed else (0, 0)
-    all_columns = [
-        *_metric_columns(main, manifest),
-        Column("expected", f"published ({convention_title})", lambda line: _fixed(line.expected)),
-        *(
-            [Column("as_published", "ours, same convention", lambda line: _fixed(line.figures["as_published"]))]
-            if published is not main
-            else []
-        ),
-        *itertools.chain.from_iterable(_metric_columns(metric, manifest) for metric in other_metrics),
-        *map(_figure_column, figures_of_rows().values()),
-        Column("latency_ms", "ms / sentence, ± over sentences", _latency),
-        Column("latency_rounds", rounds_heading(*rounds), _rounds),
-        Column("sentences_per_second", "sentences / s", _throughput),
-        Column("speedup", speedup_heading(manifest.reference), lambda line: _times(line.figures["speedup"])),
-        Column("against_fastest", "over fastest as good", lambda line: _times(line.figures["against_fastest"])),
-    ]
-    return [column for column in all_columns if any(column.cell(line) for line in lines)]
+    cells = _metric_cells(line, main, manifest, best)
+    title = published.convention.title if published.convention else published.title
+    cells[f"published ({title})"] = _fixed(line.expected)
+    if published is not main:
+        cells["ours, same convention"] = _fixed(line.figures["as_published"])
+    for metric in manifest.metrics:
+        if metric is not main and not metric.convention:
+            cells |= _metric_cells(line, metric, manifest)
+    latency, deviation, rate = (line.figures[name] for name in ("latency_ms", "latency_std", "sentences_per_second"))
+    return cells | {
+        **{
+            figure.column or figure.key: _figure(line, figure.key, figure.digits, figure.factor)
+            for figure in figures_of_rows().values()
+        },
+        "ms / sentence, ± over sentences": ""
+        if latency is None
+        else Cell(digits(latency), "" if deviation is None else f"± {digits(deviation)}"),
+        rounds_heading(*rounds): rounds_span(line.latency_rounds, line.disturbed_rounds) if line.latency_rounds else "",
+        "sentences / s": "" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",
+        speedup_heading(manifest.reference): _times(line.figures["speedup"]),
+        "over fastest as good": _times(line.figures["against_fastest"]),
+    }
 
 
-def _figure_column(figure: Figure) -> Column:
-    """The column of a figure that an analysis has of rows."""
-    cell = lambda line: _figure(line, figure.key, figure.digits, figure.factor)  # noqa: E731
-    return Column(figure.key, figure.column or "", cell)
+def _metric_cells(line: Line, metric: Metric, manifest: Manifest, best: bool = False) -> dict[str, str | Cell]:
+    """The figure of a metric, with its interval or deviation, and its p-value."""
+    cells = {manifest.head(metric): _figure(line, metric.name, 1, metric.factor, best)}
+    p = line.p_values.get(metric.name)
+    head = "p" if metric is manifest.main else f"p, {metric.head}"
+    return cells | ({head: "" if p is None else p_digits(p)} if metric.uncertainty else {})
 
 
 def speedup_heading(reference: ShownDecode | None) -> str:
@@ -336,45 +316,25 @@ def row_words(decode: ShownDecode) -> str:
     return f"{decode.system.name}, {decode.label()}"
 
 
-def _metric_columns(metric: Metric, manifest: Manifest) -> list[Column]:
-    """The figure of a metric, with its interval or deviation, and its p-value."""
-
-    def p_value(line: Line) -> tuple[str, str] | None:
-        value = line.p_values.get(metric.name)
-        return None if value is None else (p_digits(value), "")
-
-    def cell(line: Line) -> tuple[str, str] | None:
-        return _figure(line, metric.name, 1, metric.factor)
-
-    kind, heading = metric.name.replace("+", "p"), manifest.head(metric)
-    if not metric.uncertainty:
-        return [Column(kind, heading, cell)]
-    return [Column(kind, heading, cell), Column("p_value", "p", p_value)]
-
-
-def _figure(line: Line, name: str, digits: int, factor: float = 1.0) -> tuple[str, str] | None:
+def _figure(line: Line, name: str, places: int, factor: float = 1.0, best: bool = False) -> str | Cell:
     """A figure of a line, with its interval or deviation, or else the number of seeds where some lack it."""
     mean = line.means.get(name)
     if mean is None:
-        return None
+        return ""
     note = ""
     if mean.seeds < line.seeds:
         note = f"{mean.seeds} of {line.seeds} seeds"
     elif mean.deviation is not None:
-        note = f"± {factor * mean.deviation:.{digits}f}"
+        note = f"± {factor * mean.deviation:.{places}f}"
     elif mean.low is not None and mean.high is not None:
-        note = f"[{factor * mean.low:.{digits}f}, {factor * mean.high:.{digits}f}]"
-    return f"{factor * mean.value:.{digits}f}", note
+        note = f"[{factor * mean.low:.{places}f}, {factor * mean.high:.{places}f}]"
+    return Cell(f"{factor * mean.value:.{places}f}", note, strong=best)
 
 
 def rounds_heading(rounds: int, disturbed: int) -> str:
     """The heading of medians of rounds, with the number of those that other load disturbed."""
     heading = "medians of rounds, ms"
     return f"{heading} (*: {disturbed} of {rounds} disturbed)" if disturbed else heading
-
-
-def _rounds(line: Line) -> tuple[str, str] | None:
-    return (rounds_span(line.latency_rounds, line.disturbed_rounds), "") if line.latency_rounds else None
 
 
 def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
@@ -388,24 +348,12 @@ def _median(numbered: tuple[int, float]) -> float:
     return numbered[1]
 
 
-def _fixed(value: float | None) -> tuple[str, str] | None:
-    return None if value is None else (f"{value:.1f}", "")
+def _fixed(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
-def _latency(line: Line) -> tuple[str, str] | None:
-    value, deviation = line.figures["latency_ms"], line.figures["latency_std"]
-    if value is None:
-        return None
-    return digits(value), "" if deviation is None else f"± {digits(deviation)}"
-
-
-def _throughput(line: Line) -> tuple[str, str] | None:
-    value = line.figures["sentences_per_second"]
-    return None if value is None else (f"{value:,.0f}" if value >= 10 else f"{value:.1f}", "")
-
-
-def _times(value: float | None) -> tuple[str, str] | None:
-    return None if value is None else (f"{value:.2f}×" if value < 10 else f"{value:.1f}×", "")
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}×" if value < 10 else f"{value:.1f}×"
 
 
 def p_digits(value: float) -> str:
@@ -419,18 +367,16 @@ def digits(value: float) -> str:
 
 
 def block(table: Sequence[Group], manifest: Manifest, caption: Caption, numbered: bool = False) -> Table:
-    """The table with its groups; the best lines are marked."""
-    table_columns, best = columns(table, manifest), best_lines(table)
+    """The table with its groups; the best figures of the main metric are bold."""
+    lines = [line for group in table for line in group.lines]
+    # All rows were timed in the same rounds.
+    timed = next((line for line in lines if line.latency_rounds), None)
+    rounds = (len(timed.latency_rounds), len(timed.disturbed_rounds)) if timed else (0, 0)
     numbers = itertools.count(1)
-    rows: list[TableRow | GroupRow] = []
+    entries: list[GroupRow | dict[str, str | Cell]] = []
     for group in table:
-        rows.append(GroupRow(group.title))
+        entries.append(GroupRow(group.title))
         for line in group.lines:
-            cells = [
-                Cell(*column.cell_or_dash(line), kind=column.kind if number else "main")
-                for number, column in enumerate(table_columns)
-            ]
             label = Cell(line.label, note=f"#{next(numbers)}" if numbered else "")
-            rows.append(TableRow((label, *cells), strong=line.decode.key in best))
-    heads = ["", *(column.heading for column in table_columns)]
-    return Table(heads, rows, caption, numbered, look="main", wide=True)
+            entries.append({"": label, **_cells(line, manifest, _is_best(line, lines), rounds)})
+    return table_of(entries, ("",), caption=caption, numbered=numbered, look="main", wide=True)

@@ -274,4 +274,4 @@ def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path
     main(["compare", *paths, "--output", str(tmp_path / "page.html")])
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert_tables_fit(page)
-    assert "“score”, distilled data" in page and page.count("<span>45.0</span>") == 1
+    assert "“score”, distilled data" in page and page.count("<td>45.0</td>") == 1

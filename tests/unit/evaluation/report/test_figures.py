@@ -12,7 +12,7 @@ from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_2, SCORE_8
 
 from workflow_src.config.resolved import Decode
 from workflow_src.evaluation import charts
-from workflow_src.evaluation.document import Caption
+from workflow_src.evaluation.document import Caption, GroupRow
 from workflow_src.evaluation.manifest import OTHER
 from workflow_src.evaluation.report import figures, figures_learning, figures_quality, figures_speed, tables
 from workflow_src.evaluation.report.speed_page import device_words
@@ -259,8 +259,8 @@ def test_points_carry_the_numbers_of_the_table_and_many_those_that_no_other_beat
     shown = tables.block(groups, manifest, Caption(""), numbered=True)
     numbers = {}
     for row in shown.rows:
-        if hasattr(row, "cells"):
-            numbers[len(numbers) + 1] = (row.cells[0].text, row.cells[0].note)
+        if not isinstance(row, GroupRow):
+            numbers[len(numbers) + 1] = (row[0].text, row[0].note)
     assert [note for _, note in numbers.values()] == [f"#{number}" for number in numbers]
     (rows,) = drawn(figures_quality.quality_speed(groups)).values()
     assert {(row["x"], row["y"]) for row in rows} == set(points)

@@ -10,6 +10,7 @@ import reports
 from titles import BLEU, CHRF
 
 from workflow_src.config import Plan, load
+from workflow_src.evaluation.document import Caption, Cell
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import captions, comparison, results, tables
@@ -33,21 +34,17 @@ def row(system: str, name: str, bleu: float, ter: float, **fields) -> dict:
 def test_a_further_metric_has_columns_with_its_interval_and_its_p_value():
     rows = [row("teacher", "greedy", 40.0, 51.0), row("lvm", "prior-mean", 30.0, 62.5, removed="subwords")]
     table = reports.groups(rows, MANIFEST, "subwords")
-    columns = tables.columns(table, MANIFEST)
-    assert [column.heading for column in columns] == ["BLEU", "chrF", "TER", "p"]
-    assert [column.cell_or_dash(table[1].lines[0]) for column in columns[2:]] == [
-        ("62.5", "[61.5, 63.5]"),
-        ("0.250", ""),
-    ]
+    shown = tables.block(table, MANIFEST, Caption(""))
+    assert shown.heads[1:] == [BLEU, CHRF, TER.title, "p, TER"]
+    assert shown.rows[-1][3:] == [Cell("62.5", "[61.5, 63.5]"), "0.250"]
     # Of several seeds there is a deviation, and no p-value.
     further_rows = [
         row("teacher", "greedy", 41.0, 49.0, seed=2),
         row("lvm", "prior-mean", 31.0, 62.5, removed="subwords", seed=2),
     ]
     table = reports.groups([*rows, *further_rows], MANIFEST, "subwords")
-    columns = tables.columns(table, MANIFEST)
-    assert [column.heading for column in columns] == ["BLEU", "chrF", "TER"]
-    assert columns[2].cell_or_dash(table[0].lines[0]) == ("50.0", "± 1.4")
+    shown = tables.block(table, MANIFEST, Caption(""))
+    assert shown.heads[1:] == [BLEU, CHRF, TER.title] and shown.rows[1][3] == Cell("50.0", "± 1.4")
 
 
 def test_a_column_says_where_the_first_of_several_references_counts():
@@ -56,8 +53,8 @@ def test_a_column_says_where_the_first_of_several_references_counts():
     recipe = reports.RECIPE | {"dataset": reports.dataset(test=3, news=1)}
     plan = Plan(load(reports.configuration({("teacher", "greedy"): {"search": "greedy"}}, recipe=recipe)))
     manifest = dataclasses.replace(Manifest.of(plan, {}.__getitem__), metrics=(*default_metrics(), alone))
-    heads = [column.heading for column in tables.columns(reports.groups(rows, manifest, "subwords"), manifest)]
-    assert heads == [BLEU, CHRF, f"{TER.title}, first reference", "p"]
+    shown = tables.block(reports.groups(rows, manifest, "subwords"), manifest, Caption(""))
+    assert shown.heads[1:] == [BLEU, CHRF, f"{TER.title}, first reference", "p, TER"]
     assert captions.reference_words(manifest, "test").endswith(f"sacreBLEU. {TER.title}: the first one alone.")
     # On another set a source has one.
     assert manifest.on("news").head(alone) == TER.title and captions.reference_words(manifest, "news") == ""

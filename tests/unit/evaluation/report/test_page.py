@@ -12,11 +12,10 @@ from iso639 import ALL_LANGUAGES
 from titles import BLEU, CHRF, DELTA, GREEDY, SCORE, SCORE_1
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.document import Paragraph, Strong, Table
+from workflow_src.evaluation.document import Paragraph, Strong, Table, changed_words, marked
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
 from workflow_src.evaluation.report.files import CorpusSummary, Traces
-from workflow_src.evaluation.report.page import changed_words
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
@@ -25,7 +24,7 @@ sentences = st.lists(st.sampled_from(["the", "a<b>", "&", "dog"]), max_size=6).m
 
 @given(sentences, sentences)
 def test_marking_changes_no_word(before, after):
-    runs = page.marked(before, after)
+    runs = marked(before, after)
     texts = [run.text if isinstance(run, Strong) else run for run in runs]
     assert " ".join(texts) == after
     assert any(isinstance(run, Strong) for run in runs) == any(changed_words(before.split(), after.split()))
@@ -48,7 +47,7 @@ def test_every_code_in_use_has_a_name():
 
 
 def test_neighbouring_changes_share_a_mark():
-    assert page.marked("a b c", "a x y c") == ("a", Strong("x y"), "c")
+    assert marked("a b c", "a x y c") == ("a", Strong("x y"), "c")
 
 
 def test_steps_that_change_nothing_more_are_folded():

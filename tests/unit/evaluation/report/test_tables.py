@@ -8,15 +8,15 @@ from typing import Any, get_args
 import pytest
 import reports
 from reports import manifest, row, squeezed, stepped
-from titles import BEAM_4, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
+from titles import BEAM_4, BLEU, CHRF, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation import conventions
-from workflow_src.evaluation.document import Caption, GroupRow
+from workflow_src.evaluation.document import Caption, Cell, GroupRow
 from workflow_src.evaluation.manifest import changed, words
 from workflow_src.evaluation.report import markdown, tables
-from workflow_src.registry import engines, figures_of_rows
+from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.spec import SearchSettings, parse
@@ -33,18 +33,20 @@ ROWS = [
 ]
 
 
+LATENCY, ROUNDS, FASTEST = "ms / sentence, ± over sentences", "medians of rounds, ms", "over fastest as good"
+PUBLISHED, OURS = "published (sacreBLEU)", "ours, same convention"
+
+
 def headings(table, report_manifest=MANIFEST):
-    """Headings of the table's columns by their kind."""
-    return {column.kind: column.heading for column in tables.columns(table, report_manifest)}
+    """Headings of the table's figures."""
+    return tables.block(table, report_manifest, Caption("")).heads[1:]
 
 
-def cell(line, kind, report_manifest=MANIFEST):
-    """The cell of a line in the column of a kind, which may be missing from the table."""
-    table = [tables.Group("", line.decode.system, (line,))]
-    return next(
-        (column.cell_or_dash(line) for column in tables.columns(table, report_manifest) if column.kind == kind),
-        ("–", ""),
-    )
+def cell(line, heading, report_manifest=MANIFEST):
+    """The figure and the note of a line in a column, which may be missing from the table."""
+    block = tables.block([tables.Group("", line.decode.system, (line,))], report_manifest, Caption(""))
+    found = dict(zip(block.heads, block.rows[1], strict=True)).get(heading, "–")
+    return (found, "") if isinstance(found, str) else (found.text, found.note)
 
 
 def test_groups_and_their_order():
@@ -91,7 +93,7 @@ def test_several_seeds_give_mean_and_deviation():
     (line,) = reports.groups(rows, MANIFEST, removed="none")[0].lines
     assert line.figures["bleu"] == pytest.approx(statistics.mean(bleus)) and line.seeds == 3
     assert (line.means["bleu"].low, line.means["bleu"].high) == (None, None)
-    assert cell(line, "bleu") == ("31.5", f"± {statistics.stdev(bleus):.1f}")
+    assert cell(line, BLEU) == ("31.5", f"± {statistics.stdev(bleus):.1f}")
 
 
 def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
@@ -122,35 +124,27 @@ def test_pairs_of_rows_in_the_published_order_are_counted():
 
 def test_columns_without_figures_are_left_out():
     table = reports.groups(ROWS, MANIFEST, removed="none")
-    assert list(headings(table)) == ["bleu", "chrf"]
+    assert headings(table) == [BLEU, CHRF]
     times = {"latency_ms": 2.0, "latency_std": 0.5, "latency_rounds": (2.04, 1.9, 2.061)}
     timed = [row(of["system"], of["decode"], of["bleu"], removed=of["variant"], validity=0.5, **times) for of in ROWS]
     proof = reports.evidence([row for row in timed if row["variant"] == "none"])
     table = reports.groups(timed, manifest(expected={"score-4": 29.1}), "none", proof)
-    assert list(headings(table)) == [
-        "bleu",
-        "expected",
-        "chrf",
-        "validity",
-        "latency_ms",
-        "latency_rounds",
-        "against_fastest",
-    ]
-    assert cell(table[0].lines[0], "latency_ms") == ("2.00", "± 0.50")
-    assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06", "")
-    assert cell(table[0].lines[0], "validity") == ("50.0", "")
-    assert cell(table[0].lines[0], "expected") == ("–", "")
+    assert headings(table) == [BLEU, PUBLISHED, CHRF, "valid, %", LATENCY, ROUNDS, FASTEST]
+    assert cell(table[0].lines[0], LATENCY) == ("2.00", "± 0.50")
+    assert cell(table[0].lines[0], ROUNDS) == ("1.90–2.06", "")
+    assert cell(table[0].lines[0], "valid, %") == ("50.0", "")
+    assert cell(table[0].lines[0], PUBLISHED) == ("–", "")
 
 
 def test_energies_have_columns_where_they_were_measured():
     measured = reports.row("teacher", "greedy", 40.0, energy_per_sentence=9.04, energy_per_token=0.812)
     rows = [measured, reports.row("lvm", "prior-mean", 33.0, removed="subwords")]
     table = reports.groups(rows, reports.manifest(), "subwords")
-    assert headings(table)["energy_per_sentence"] == "energy, nats" and headings(table)["energy_per_token"] == "a token"
+    assert headings(table)[-2:] == ["energy, nats", "a token"]
     (teacher,), (plain,) = (group.lines for group in table)
-    assert [cell(teacher, key)[0] for key in figures_of_rows()] == ["9.0", "0.81"]
-    assert [cell(plain, key)[0] for key in figures_of_rows()] == ["–", "–"]
-    assert "energy_per_sentence" not in headings(table[1:])
+    assert [cell(teacher, key)[0] for key in ("energy, nats", "a token")] == ["9.0", "0.81"]
+    assert [cell(plain, key)[0] for key in ("energy, nats", "a token")] == ["–", "–"]
+    assert "energy, nats" not in headings(table[1:])
 
 
 def test_ours_stands_beside_what_was_published_in_the_same_convention():
@@ -167,12 +161,12 @@ def test_ours_stands_beside_what_was_published_in_the_same_convention():
         published = manifest(expected_convention=convention, expected={"score-4": 29.1})
         table = reports.groups(rows, published, removed="none")
         heads = headings(table, published)
-        assert heads["expected"] == head and heads["as_published"] == "ours, same convention"
-        cells = {line.name: cell(line, "as_published", published)[0] for line in table[1].lines}
+        assert heads[1:3] == [head, OURS]
+        cells = {line.name: cell(line, OURS, published)[0] for line in table[1].lines}
         assert cells == {"score-4": own_figure, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
     # The main column already is sacreBLEU.
     table = reports.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
-    assert headings(table)["expected"] == "published (sacreBLEU)" and "as_published" not in headings(table)
+    assert PUBLISHED in headings(table) and OURS not in headings(table)
 
 
 def test_what_removing_repetitions_is_worth():
@@ -224,17 +218,23 @@ def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
         row("lvm", "prior-mean", 30.0, steps=0),
         row("lvm", "delta-1", 33.0, steps=1),
     ]
-    assert tables.best_lines(reports.groups(rows, MANIFEST, "none")) == {("teacher", "beam-4"), ("lvm", "delta-1")}
-    better = reports.groups([*rows, row("lvm", "delta-2", 42.0, steps=2)], MANIFEST, "none")
-    assert tables.best_lines(better) == {("lvm", "delta-2")}
+    assert bold(rows) == ["41.0", "33.0"]
+    assert bold([*rows, row("lvm", "delta-2", 42.0, steps=2)]) == ["42.0"]
+
+
+def bold(rows):
+    """Figures that stand out."""
+    block = tables.block(reports.groups(rows, MANIFEST, "none"), MANIFEST, Caption(""))
+    cells = [cell for row in block.rows if not isinstance(row, GroupRow) for cell in row]
+    return [cell.text for cell in cells if isinstance(cell, Cell) and cell.strong]
 
 
 def test_disturbed_rounds_are_marked():
     rounds = {"latency_ms": 2.0, "latency_std": 0.5, "latency_rounds": (2.04, 1.9, 2.061)}
     timed = [row(of["system"], of["decode"], of["bleu"], disturbed_rounds=(3,), **rounds) for of in ROWS]
     table = reports.groups(timed, MANIFEST, "none")
-    assert cell(table[0].lines[0], "latency_rounds") == ("1.90–2.06*", "")
-    assert headings(table)["latency_rounds"] == "medians of rounds, ms (*: 1 of 3 disturbed)"
+    assert headings(table)[-1] == f"{ROUNDS} (*: 1 of 3 disturbed)"
+    assert cell(table[0].lines[0], headings(table)[-1]) == ("1.90–2.06*", "")
     assert tables.rounds_span([3.001, 3.0], ()) == "3.00" and tables.rounds_span([99.5, 120.2], (1,)) == "99.5*–120"
 
 
@@ -250,10 +250,7 @@ def test_means_over_fewer_seeds_say_so_and_have_no_seeds_label():
     lines = {line.name: line for group in reports.groups(rows, seeds, "none") for line in group.lines}
     assert lines["delta-1"].label.endswith(" (1 of 2 seeds)") and "seeds" not in lines["prior-mean"].label
     assert "1.5 steps used" in lines["score-4-stop"].label
-    (energy,) = (
-        c for c in tables.columns(reports.groups(rows, seeds, "none"), seeds) if c.kind == "energy_per_sentence"
-    )
-    assert energy.cell(lines["prior-mean"]) == ("5.0", "1 of 2 seeds")
+    assert cell(lines["prior-mean"], "energy, nats", seeds) == ("5.0", "1 of 2 seeds")
 
 
 def test_cells_keep_their_text_and_their_side():
@@ -308,7 +305,7 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
     def compared(**options):
         proof = reports.evidence(rows, margin=0.8, **options)
         groups = reports.groups(rows, report_manifest, "subwords", proof)
-        assert cell(groups[0].lines[0], "against_fastest")[0] != ""
+        assert cell(groups[0].lines[0], FASTEST)[0] != ""
         return {line.name: line for group in groups for line in group.lines}
 
     lines = compared()
@@ -329,8 +326,8 @@ def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
         "score-2": None,
     }
     assert lines["prior-mean"].rival.name == "greedy" and lines["score-2"].rival is None
-    assert cell(lines["score-2"], "against_fastest") == ("–", "")
-    assert cell(lines["int8"], "against_fastest") == ("4.00×", "")
+    assert cell(lines["score-2"], FASTEST) == ("–", "")
+    assert cell(lines["int8"], FASTEST) == ("4.00×", "")
     # Where a training was cut short, nothing; for rows of the base too.
     cut = compared(unfinished=["lvm"])
     assert {cut[name].figures["against_fastest"] for name in ("prior-mean", "score-4", "int8")} == {None}
