@@ -43,6 +43,8 @@ SHAPES = {
     "p": "M0,-1L.95,-.31L.59,.81L-.59,.81L-.95,-.31Z",
     "h": "M0,-1L.87,-.5L.87,.5L0,1L-.87,.5L-.87,-.5Z",
 }
+# Whole numbers on an axis that have a tick each.
+FEW = 10
 # A letter's width in pixels: an upper bound of the average. Columns of legends are as wide as their longest name.
 LETTER = 6.2
 CONFIG: dict[str, Any] = {
@@ -161,14 +163,15 @@ def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Param
         ones."""
         return [{"test": f"datum.place === {place}", "value": value} for place, value in enumerate(values)]
 
+    xs, ys = ([row[side] for row in rows] for side in ("x", "y"))
     base = alt.Chart(data).encode(
         x=alt.X(
             "x:Q",
             title=panel.x.title or None,
-            scale=_scale(panel.x, [row["x"] for row in rows]),
-            axis=_axis(panel.x, width),
+            scale=_scale(panel.x, xs),
+            axis=_axis(panel.x, width, xs),
         ),
-        y=alt.Y("y:Q", title=None, scale=_scale(panel.y, [row["y"] for row in rows]), axis=_axis(panel.y, width)),
+        y=alt.Y("y:Q", title=None, scale=_scale(panel.y, ys), axis=_axis(panel.y, width, ys)),
         opacity=alt.condition(shown, alt.value(1), alt.value(0.08)),
     )
     colours = [one.colour for one in series]
@@ -217,9 +220,14 @@ def _scale(axis: Axis, values: Sequence[float]) -> alt.Scale:
     return alt.Scale(zero=False, nice=True, padding=8)
 
 
-def _axis(axis: Axis, width: int) -> alt.Axis:
-    whole = {"tickMinStep": 1, "format": ",d"} if axis.whole else {"format": "~g"}
-    return alt.Axis(tickCount=max(3, width // 70), **whole)
+def _axis(axis: Axis, width: int, values: Iterable[float]) -> alt.Axis:
+    if not axis.whole:
+        # Without digits, d3 writes 1e+2 for 100 where ticks are 20 apart.
+        return alt.Axis(tickCount=max(3, width // 70), format=".6~g")
+    distinct = sorted(set(values))
+    # Few numbers, such as those of steps, have a tick each.
+    ticks = {"values": distinct} if len(distinct) <= FEW else {"tickCount": max(3, width // 70), "tickMinStep": 1}
+    return alt.Axis(format=",d", **ticks)
 
 
 def save(chart: Chart, folder: Path, name: str, colours: Iterable[str] = ()) -> str:

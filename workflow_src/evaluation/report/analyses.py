@@ -19,6 +19,8 @@ from workflow_src.spec import Figure, FigureTable, Look
 
 # A row of figures, as a file has it.
 Entry = Mapping[str, Any]
+# Tables with more columns are as wide as the window.
+WIDE = 8
 
 
 def read(paths: Iterable[Path]) -> dict[str, Content]:
@@ -163,7 +165,7 @@ class _Shown:
             own = ["" if entry.get(key.name) is None else str(entry[key.name]) for key in keys]
             lines.append([label, *own, *("" if start and f.change else _cell(f, entry) for f in figures)])
         heads = ["", *(self.text(key.head) for key in keys), *(self.text(figure.head or "") for figure in figures)]
-        return Table(heads, lines, numbered=True)
+        return Table(heads, lines, numbered=True, wide=len(heads) > WIDE)
 
     def _labels(self) -> list[str]:
         """A row of the main table by its label there; a search by its title, with its system and the settings in which

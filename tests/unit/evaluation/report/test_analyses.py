@@ -305,6 +305,19 @@ def titles(chart):
     return [panel["title"] for panel in spec.get("concat", [spec])]
 
 
+def test_numbers_on_axes_are_written_out_once(tmp_path):
+    """Ticks of steps are the steps, and percent are no powers of ten."""
+    for name, steps in (("tokens", ["0", "2"]), ("components", ["1", "2", "3"])):
+        chart = _drawn(analysed.contents_of(name))[name]
+        inline = charts.save(chart, tmp_path, name).partition('<div class="live">')[0]
+        ticks = re.findall(r">(−?[0-9.]+(?:e[^<]*)?)</text>", inline)
+        assert not [tick for tick in ticks if "e" in tick]
+        # Of both panels.
+        assert all(ticks.count(step) >= 2 for step in steps)
+        views = [panel["layer"][0] for panel in chart.to_dict()["concat"]]
+        assert [view["encoding"]["x"]["axis"]["values"] for view in views] == [list(map(int, steps))] * 2
+
+
 def test_panels_without_a_curve_are_left_out():
     contents = analysed.read(analysed.raw("tokens", **analysed.tokens(None)))
     assert titles(_drawn(contents)["tokens"]) == ["edit distance from L = 0, subwords a sentence"]
