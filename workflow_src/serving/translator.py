@@ -312,7 +312,7 @@ class Translator:
             outputs = [[tokens for _, tokens in entries] for entries in ranked]
             origins = self._origins(sources, request, outputs)
         placeholder_sources = None
-        if request.placeholders:
+        if request.placeholders and self.subwords.placeholders is not None:
             placeholder_sources = [
                 text for text, entries in zip(normalised_texts, ranked, strict=True) for _ in entries
             ]
@@ -383,7 +383,8 @@ class Translator:
             assert declared.series is not None, "declarations of traceable searches have a series"
             steps = getattr(request.settings, declared.series) + 1 - declared.first_value
             return [[""] * steps for _ in lines]
-        sources = self._normalised(lines, request.normalised) if request.placeholders else None
+        restores = request.placeholders and self.subwords.placeholders is not None
+        sources = self._normalised(lines, request.normalised) if restores else None
         texts_of_steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*texts_of_steps, strict=True)]
 
