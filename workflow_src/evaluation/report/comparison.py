@@ -11,7 +11,7 @@ import pandas as pd
 from workflow_src.config.experiment import Removal, removal
 from workflow_src.errors import InputError
 from workflow_src.evaluation.conventions import removal_words
-from workflow_src.evaluation.document import Document, GroupRow, Paragraph, Points, Section, Table
+from workflow_src.evaluation.document import Document, GroupRow, Paragraph, Points, Section, Table, table_of
 from workflow_src.evaluation.manifest import EngineKey, common_label
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.results import KEY, NUMBER, Mean, Results, means
@@ -20,12 +20,6 @@ from workflow_src.spec import Metric
 
 # The main metric of the reference row less that of a row.
 GAP = "below_reference"
-SYSTEM_HEADS = (
-    *("experiment", "system", "family", "preset", "data", "seeds"),
-    *("parameters", "updates", "target tokens seen", "minutes"),
-)
-# Number of its columns of words; figures follow.
-SYSTEM_WORDS = 6
 # What rows of two experiments share that are compared.
 ROW = ["system", "data", "label"]
 
@@ -95,22 +89,6 @@ def headings(experiments: Sequence[Results]) -> dict[str, tuple[str, int, float]
     }
 
 
-def tables(experiments: Sequence[Results], columns: Sequence[Column]) -> list[tuple[str, list[list[str]]]]:
-    """(heading, lines of cells as text) for every figure of at least one experiment; a line begins with its ROW."""
-    keys = dict.fromkeys(key for column in columns for key in column.rows)
-    by_heading = []
-    for figure, (heading, digits, factor) in headings(experiments).items():
-        lines = []
-        for key in keys:
-            cells = [(column, column.rows.get(key, {}).get(figure)) for column in columns]
-            if any(mean for _, mean in cells):
-                texts = (mean.text(digits, of.seeds, factor) if mean else "–" for of, mean in cells)
-                lines.append([*key, *texts])
-        if lines:
-            by_heading.append((heading, lines))
-    return by_heading
-
-
 def compare(experiments: Sequence[Results], removed: Removal | None = None) -> Document:
     """The comparison of rows of all experiments: a section for each figure, whose rows are grouped by system and data,
     and the systems.
@@ -123,19 +101,24 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
         raise InputError("the list of experiments", "is empty", "give at least one")
     columns = [column(results, split, removed) for results in experiments for split in results.record["splits"]]
     titles = [column.title for column in columns]
+    keys = dict.fromkeys(key for column in columns for key in column.rows)
     sections = []
-    for heading, lines in tables(experiments, columns):
+    for figure, (heading, digits, factor) in headings(experiments).items():
         groups: dict[str, list[list[str]]] = {}
-        for system, data, decode, *cells in lines:
-            groups.setdefault(f"“{system}”, {data} data", []).append([decode, *cells])
+        for system, data, label in keys:
+            cells = [(column, column.rows.get((system, data, label), {}).get(figure)) for column in columns]
+            if any(mean for _, mean in cells):
+                texts = [mean.text(digits, of.seeds, factor) if mean else "–" for of, mean in cells]
+                groups.setdefault(f"“{system}”, {data} data", []).append([label, *texts])
         rows: list[GroupRow | list[str]] = []
         for title, members in groups.items():
             rows += [GroupRow(title), *members]
-        sections.append(Section(heading, [Table(["", *titles], rows, look="main experiments", wide=True)]))
-    systems = [line for results in experiments for line in _systems(results)]
+        if rows:
+            sections.append(Section(heading, [Table(["", *titles], rows, look="main experiments", wide=True)]))
+    systems = [entry for results in experiments for entry in _systems(results)]
     if systems:
-        table = Table(SYSTEM_HEADS, systems, left=SYSTEM_WORDS, look="plain systems", wide=True)
-        sections.append(Section("Systems", [table]))
+        words = ("experiment", "system", "family", "preset", "data", "seeds")
+        sections.append(Section("Systems", [table_of(systems, words, look="plain systems", wide=True)]))
     return Document(
         title=", ".join(titles),
         about=["Several experiments side by side"],
@@ -154,21 +137,23 @@ def _about(results: Results) -> str:
     return " ".join(filter(None, [f"{record['experiment']}:", data, reference, carried.unequal(results.rows)]))
 
 
-def _systems(results: Results) -> list[list[str]]:
-    """Cells of SYSTEM_HEADS for each trained system, with the figures of its first seed."""
-    trained = carried.trained(results.rows)
+def _systems(results: Results) -> list[dict[str, str]]:
+    """An entry for each trained system, with the figures of its first seed."""
     seeds = results.rows.groupby("system")["seed"].unique()
-    columns = trained[["system", "family", "preset", "trained_on"]].itertuples(index=False)
-    counts = trained[["parameters", "updates", "target_tokens"]].itertuples(index=False)
     return [
-        [
-            results.record["experiment"],
-            *words,
-            ", ".join(map(str, sorted(seeds[words[0]]))),
-            *map(carried.count, numbers),
-            "–" if pd.isna(minutes) else f"{minutes:.1f}",
-        ]
-        for words, numbers, minutes in zip(columns, counts, trained["minutes"], strict=True)
+        {
+            "experiment": results.record["experiment"],
+            "system": row["system"],
+            "family": row["family"],
+            "preset": row["preset"],
+            "data": row["trained_on"],
+            "seeds": ", ".join(map(str, sorted(seeds[row["system"]]))),
+            "parameters": carried.count(row["parameters"]),
+            "updates": carried.count(row["updates"]),
+            "target tokens seen": carried.count(row["target_tokens"]),
+            "minutes": "–" if pd.isna(row["minutes"]) else f"{row['minutes']:.1f}",
+        }
+        for row in carried.trained(results.rows).to_dict("records")
     ]
 
 
