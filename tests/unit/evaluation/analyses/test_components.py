@@ -43,6 +43,7 @@ def test_a_summary_by_hand():
     variances = np.repeat([[1.0, 2.0]], 8, axis=0)
     summary = components.summary([(means[:3], variances[:3]), (means[3:], variances[3:])], 0.7)
     assert summary["shares"] == pytest.approx([2 / 3, 1 / 3])
+    assert summary["together"] == pytest.approx([2 / 3, 1])
     assert (summary["latents"], summary["width"], summary["components"]) == (8, 2, 2)
     assert summary["participation"] == pytest.approx(9 / 5)
     assert (summary["variance"], summary["noise"]) == (pytest.approx(3.0), 3.0)

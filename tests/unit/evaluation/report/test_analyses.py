@@ -305,6 +305,15 @@ def titles(chart):
     return [panel["title"] for panel in spec.get("concat", [spec])]
 
 
+def test_panels_have_the_figures_of_the_table_with_their_errors():
+    _, relative = _drawn(analysed.contents_of("tokens"))["tokens"].to_dict()["concat"]
+    points = [(row["series"], row["x"], row["y"], row["error"]) for row in relative["data"]["values"]]
+    assert points == [(name, steps, 75.0, pytest.approx(5.0)) for name in (DELTA, SCORE) for steps in (0, 2)]
+    alone, _ = _drawn(analysed.contents_of("components"))["components"].to_dict()["concat"]
+    shares = [row["y"] for row in alone["data"]["values"] if row["series"] == "lvm"]
+    assert shares == pytest.approx([70, 29, 1])
+
+
 def test_numbers_on_axes_are_written_out_once(tmp_path):
     """Ticks of steps are the steps, and percent are no powers of ten."""
     for name, steps in (("tokens", ["0", "2"]), ("components", ["1", "2", "3"])):
