@@ -184,10 +184,10 @@ def entries_with(every: Iterable[Entry], column: str, value: str, without: Colle
 
 
 def selection(candidates: Sequence[Entry]) -> list[Entry]:
-    """At most MOST_ROWS entries of a corpus, unless it has more families; autoregressive ones first, then by quality.
+    """Entries of a corpus, autoregressive ones first, then by quality.
 
-    First the best entry of every family without other systems, and the fastest of the best autoregressive system; then
-    those of `needs`; then the best of every other kind, by quality, as long as there is room.
+    The best entry of every family without other systems, the fastest of the best autoregressive system, and those of
+    `needs`; where these are fewer than MOST_ROWS, also the best of other kinds, by quality.
     """
     kinds: dict[tuple, list[Entry]] = {}
     alone: dict[str, list[Entry]] = {}
@@ -201,11 +201,14 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
         columns = [*RUN, "system"]
         same_system = [entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in columns)]
         leading.append(close_to_best(same_system, _figures, _latency, math.inf)[1][0])
-    by_need = sorted(needs(candidates).values(), key=_by_quality)
+    leading = _distinct([*leading, *needs(candidates).values()])
     by_kind = sorted(map(best, kinds.values()), key=_by_quality)
-    most = max(MOST_ROWS, len(alone))
-    table = list({id(entry): entry for entry in (*leading, *by_need, *by_kind)}.values())[:most]
+    table = _distinct([*leading, *by_kind])[: max(MOST_ROWS, len(leading))]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
+
+
+def _distinct(listed: Iterable[Entry]) -> list[Entry]:
+    return list({id(entry): entry for entry in listed}.values())
 
 
 def _by_quality(entry: Entry) -> float:

@@ -24,8 +24,6 @@ from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, 
 from workflow_src.evaluation.report.results import Choice
 from workflow_src.registry import main_metric, searches
 
-NUMBER_WORDS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-
 
 def language(code: str) -> str:
     """The English name of a language by its ISO 639 code of two or three letters; the code where it has none."""
@@ -39,11 +37,6 @@ def language(code: str) -> str:
         except LanguageNotFoundError:
             continue
     return code
-
-
-def in_words(number: int) -> str:
-    """Small numbers as words."""
-    return NUMBER_WORDS[number] if number < len(NUMBER_WORDS) else f"{number:,}"
 
 
 def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
