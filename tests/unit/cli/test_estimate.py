@@ -78,9 +78,9 @@ def test_unknown_numbers_of_pairs_are_said(own_text, tmp_path):
 def test_trainings_that_wait_for_others_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     planned = estimated("experiment=recommended")
-    assert planned.after == {"teacher-long": ["teacher"], "one-pass": ["teacher"]}
-    assert "teacher-long for teacher; one-pass for teacher." in lines(planned)
     # A student waits for the system whose translations it learns from.
+    assert planned.after == {"teacher-long": ["teacher"], "one-pass": ["teacher", "teacher-long"]}
+    assert "teacher-long for teacher; one-pass for teacher, teacher-long." in lines(planned)
     assert estimated("experiment=smoke").after["score"] == ["lvm", "teacher"]
 
 
