@@ -172,7 +172,7 @@ class Analysis:
     select    (settings, `config.resolved.Loaded`) -> Selection; helpers are in `config.plan.selection`
     needs     what an experiment must have for it, as a sentence without its end: "it follows refinement of latents"
     measure   (`evaluation.analyses.inputs.Inputs`, settings) -> content of its file, as JSON has it
-    content   class that the file is checked by, derived from `evaluation.analyses.content.Content`
+    content   class that the file is checked by, derived from `evaluation.content.Content`
     show      (content, `evaluation.manifest.Manifest`) -> list of blocks of `evaluation.document`
     split     of the sentences; None: that of the main table
     rule      name of its rule; None: measure_NAME

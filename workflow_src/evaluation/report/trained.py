@@ -10,6 +10,7 @@ from workflow_src.config import texts
 from workflow_src.config.resolved import System
 from workflow_src.evaluation.document import Caption, Cell, Table, table_of
 from workflow_src.evaluation.report import progress
+from workflow_src.evaluation.report.carried import count
 
 # Figures of the last validation in the table of systems, with their titles.
 VALIDATED = {
@@ -48,7 +49,10 @@ def describe_system(
     parameters, updates, tokens = (config.get(name) for name in ("parameters", "steps", "target_tokens_seen"))
     sizes, last_entry = config.get("sizes") or {}, history[-1] if history else {}
     sides = ("target",) if sizes.get("joint") or "source" not in sizes else ("source", "target")
-    reached = {name: entry[name] for entry in history for name in ("unreachable", "dev_unreachable") if name in entry}
+    unreachable = [
+        next((f"{100 * entry[name]:.2f}" for entry in reversed(history) if name in entry), "")
+        for name in ("unreachable", "dev_unreachable")
+    ]
     validated = [
         f"{title} {last_entry[key]:.4g}" for key, title in VALIDATED.items() if last_entry.get(key) is not None
     ]
@@ -64,7 +68,7 @@ def describe_system(
         "updates": count(updates),
         "target tokens seen": count(tokens),
         "minutes": "" if minutes is None else f"{minutes:.1f}",
-        UNREACHABLE: " / ".join(f"{100 * share:.2f}" for share in reached.values()),
+        UNREACHABLE: " / ".join(share or "–" for share in unreachable) if any(unreachable) else "",
         "still improving (BLEU)": Cell(progress.gain_words(history), kind="words"),
         "last validation on dev": Cell(", ".join(validated) or "–", kind="last"),
     }
@@ -76,8 +80,3 @@ def table(systems: Sequence[TrainedSystem]) -> Table:
     caption = Caption("", {"Still improving": progress.RULE})
     words = ("system", "family", "preset", "data")
     return table_of([system.entry for system in systems], words, caption=caption, look="plain systems", wide=True)
-
-
-def count(value: int | None) -> str:
-    """A count, which may be unknown."""
-    return "–" if value is None else f"{value:,}"
