@@ -110,7 +110,7 @@ FILTER = Filter(name="openings", title="First words", settings=Openings, check=o
 class Numerals(Frozen):
     train: int = Field(200, gt=0)
     dev: int = Field(10, gt=0)
-    test: int = Field(10, gt=0)
+    test: int = Field(10, ge=0)
     first: int = Field(0, ge=0, description="number that the sentences begin with")
 
 
@@ -136,6 +136,7 @@ def numerals(settings):
     return {
         split: [(f"{number} ena", f"{number} jedan") for number in range(first, first + count)]
         for split, count in counts.items()
+        if count
     }
 
 

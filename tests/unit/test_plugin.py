@@ -134,6 +134,14 @@ def test_its_generator_makes_a_corpus(package, run_stage, tmp_path):
         sides = {code: (summary.parent / f"train.{code}").read_text().split("\n") for code in (source, target)}
         assert sides["sl"][:3] == ["7 ena", "8 ena", "9 ena"] and sides["hr"][:3] == ["7 jedan", "8 jedan", "9 jedan"]
         assert json.loads(summary.read_text())["pairs"] == {"train": 3, "dev": 10, "test": 10}
+    # A generator that leaves out a split.
+    with pytest.raises(ConfigError) as refused:
+        settings = configured("sl", "hr", test=0).settings_download()
+        run_stage(
+            "download", ["--settings", settings, "--languages", "sl", "hr", "--summary", str(tmp_path / "raw.json")]
+        )
+    fields = {"setting": "generator", "value": "numerals", "mentions": ("test", "train, dev")}
+    assert fields_of(refused.value, fields) == fields
     # It knows no valid translations.
     assert not configured("sl", "hr").loaded.corpus.generated
     with pytest.raises(ConfigError) as refused:

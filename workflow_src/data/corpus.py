@@ -103,7 +103,10 @@ class RawCorpus:
         turn = 1 if self.languages == generator.languages else -1
         corpus = import_object(generator.generate)(settings)
         for name in self.dataset.raw_splits:
-            sides = (pair[::turn] for pair in corpus.get(name, ()))
+            if name not in corpus:
+                problem = f"it gives no split {name}, but {', '.join(corpus) or 'none at all'}"
+                raise ConfigError("generator", generator.name, problem=problem)
+            sides = (pair[::turn] for pair in corpus[name])
             yield name, (RawPair(first, second, ("", ""), line) for line, (first, second) in enumerate(sides, 1))
 
     def parts_of(self, split: str) -> Iterator[RawPair]:

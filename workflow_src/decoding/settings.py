@@ -81,7 +81,7 @@ PrefixLanguageModel = Annotated[
 LmWeight = Annotated[
     float,
     Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"),
-    Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5), part="-weight{:g}", only_with="language_model"),
+    Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5, 0.7), part="-weight{:g}", only_with="language_model"),
 ]
 WordBonus = Annotated[
     float,

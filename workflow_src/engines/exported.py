@@ -220,7 +220,7 @@ class ExportedGraphs(Session):
         """A session of the graph in a file, which `make` exports where the file is missing or damaged; in the turn of
         an export.
 
-        Raises ConfigError where the export fails.
+        Raises ConfigError where the export fails, or where the library cannot read what it exported.
         """
         if path.is_file():
             try:
@@ -233,6 +233,7 @@ class ExportedGraphs(Session):
         log.warning("exporting %s for ONNX Runtime into %s; this takes some seconds, once", title, path.parent)
         try:
             content = make()
+            session = self._load(content)
         except Exception as failure:
             problem = f"{title} cannot be exported for ONNX Runtime ({type(failure).__name__}: {in_short(failure)})"
             raise ConfigError("engine", problem=problem, hint="use engine eager") from failure
@@ -243,7 +244,7 @@ class ExportedGraphs(Session):
             delete_old(path.parent, MOST_BYTES)
         except (OSError, ValueError) as failure:
             log.warning("warning: the exported graph cannot be kept for the next time: %s", failure)
-        return self._load(content)
+        return session
 
     def _load(self, content: bytes) -> Any:
         import onnxruntime

@@ -434,18 +434,30 @@ def test_what_has_no_program_is_not_served():
     assert "with stop_threshold" in reason("delta", stop_threshold=0.1)
 
 
-@pytest.mark.parametrize("failure", [RuntimeError("torch.export\nfailed"), TypeError("no rule")])
-def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeypatch, failure):
-    from workflow_src.engines import onnx_export
-
+def failing(failure):
     def fail(*_):
         raise failure
 
-    monkeypatch.setattr(onnx_export, "export", fail)
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("export", "kind"),
+    [
+        (failing(RuntimeError("torch.export\nfailed")), "RuntimeError"),
+        (failing(TypeError("no rule")), "TypeError"),
+        # What the library cannot read.
+        (lambda *_: b"nonsense", "InvalidProtobuf"),
+    ],
+)
+def test_an_export_that_fails_is_one_sentence(model, settings, tmp_path, monkeypatch, export, kind):
+    from workflow_src.engines import onnx_export
+
+    monkeypatch.setattr(onnx_export, "export", export)
     engine = graphs({"upsampler": model}, tmp_path)
     with pytest.raises(ConfigError) as refused:
         translated(engine, [[7, 8]], settings, True)
-    fields = {"setting": "engine", "mentions": ("search collapse", type(failure).__name__), "hint": "use engine eager"}
+    fields = {"setting": "engine", "mentions": ("search collapse", kind), "hint": "use engine eager"}
     assert fields_of(refused.value, fields) == fields and "\n" not in str(refused.value)
     with pytest.raises(ConfigError):
         engine.prepare(request(engine, settings, True), True)

@@ -30,7 +30,7 @@ def read(paths: Iterable[Path]) -> dict[str, Content]:
     """
     contents: dict[str, dict[str, Content]] = {}
     for path in paths:
-        content = check(read_json(path), str(path), "make it again")
+        content = check(read_json(path), str(path), "delete it, and the next run measures it again")
         by_key = contents.setdefault(content.analysis, {})
         by_key[f"{content.analysis}-{content.split}" if by_key else content.analysis] = content
     return {key: content for name in analyses() for key, content in contents.get(name, {}).items()}
