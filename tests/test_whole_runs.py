@@ -124,20 +124,23 @@ def test_a_whole_run_on_a_text_with_faults_cleans_it_and_measures_every_test_set
     assert pairs["monolingual-by-teacher"] <= lines and "distilled-by-outside" in pairs
     (augmented,) = (json.loads(path.read_text())["augmented"] for path in results.glob("encoded/raw+*/train.json"))
     assert augmented["upper"] + augmented["title"] > 0.1 * encoded["pairs"]
+    shown = re.sub(r"(<[^>]+>\s*)+", "|", page)
+    likely = trained["likely-by-teacher"]
     for words in (
         "Likelihood under teacher and back",
         "raw (reversed)",
-        "monolingual, German",
-        f"likely-by-teacher {trained['likely-by-teacher']['pairs_an_epoch']:g} of {pairs['likely-by-teacher']}",
+        "|monolingual, lines of German|",
+        f"|likely-by-teacher|{likely['pairs']:,}|{likely['pairs_an_epoch']:g}|",
     ):
-        assert words in page
+        assert words in shown
     assert smoke_check.problems_of(Plan(read_configuration(configuration)), tmp_path) == []
     # Ten of the sources of test have a placeholder each, and their outcomes are in the scores and on the page.
     for quality in results.glob("quality/*/*/*/plain.json"):
         outcomes = json.loads(quality.read_text())["placeholders"]
-        assert outcomes["spans"] == 10 and f"of 10 placeholders, {outcomes['missing']} " in page
+        counts = "|".join(str(outcomes.get(name, 0)) for name in ("spans", "missing", "surplus", "dropped"))
+        assert outcomes["spans"] == 10 and f"|{counts}|" in shown
     spans = encoded["placeholders"]
-    assert 100 < spans["pairs"] == spans["spans"] and f"{spans['pairs']} pairs with" in page
+    assert 100 < spans["pairs"] == spans["spans"] and f"pairs {spans['pairs']}, spans" in shown
     assert corpus["placeholders"]["plain"] == {"pairs": 10, "spans": 10, "without_partner": 0}
     _check_test_sets(results, corpus, page, generated["more"], second_references)
     assert verify(results) and scheduled("--configfile", configuration, folder=tmp_path) == {}

@@ -255,7 +255,7 @@ def test_its_metric_scores_distinguishes_rows_and_is_shown(run, report):
     assert figures["bag", "unrepeat-2"]["exactmatch"].p is not None
     text = (report / "results.md").read_text()
     heads = next(line for line in text.splitlines() if line.startswith("|") and "chrF" in line)
-    assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p"]
+    assert [cell.strip() for cell in heads.split("|")[2:7]] == ["BLEU", "p", "chrF", "exact, %", "p, exact, %"]
     line = next(line for line in text.splitlines() if line.startswith("| beam 2 "))
     assert line.split("|")[5].split()[0] == f"{100 * exact:.1f}"
     assert "exact matches: of the first words." in text

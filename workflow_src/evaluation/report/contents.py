@@ -315,7 +315,7 @@ def provenance(contents: Contents) -> list[Block]:
     notes = manifest.report.notes
     return [
         Table([], facts(contents), look="plain facts", left=2),
-        *([Heading("Systems"), trained.table(material.systems)] if material.systems else []),
+        *_below("Systems", [trained.table(material.systems)] if material.systems else []),
         *corpus.blocks(material.corpus, material.monolingual, material.encoded, material.mixtures, outcomes, codes),
         *([Fold("SHA-256 of the texts", [Table([], sums, left=2)])] if sums else []),
         *_below("Notes", [Paragraph.of(notes)] if notes else []),
