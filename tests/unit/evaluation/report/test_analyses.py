@@ -266,7 +266,7 @@ def test_files_are_recognised_by_what_they_say(tmp_path):
     assert list(contents) == ["marginal", "marginal-test", "samples"]
     assert "<h3>Marginal log-probability, test</h3>" in _page(contents)
     (tmp_path / "other.json").write_text('{"rows": []}')
-    with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; make it again"):
+    with pytest.raises(ArtifactError, match=r"other.json is no analysis .*; delete it"):
         analyses.read([tmp_path / "other.json"])
 
 
