@@ -53,13 +53,15 @@ class OpenBundle:
 
     def removal(self, settings: SearchSettings) -> Removal:
         """The removal of repetitions for a search: by the traits of the network that outputs its words."""
-        found = self._removals.get(settings)
-        if found is None:
+        default_removal = self._removals.get(settings)
+        if default_removal is None:
             decoding = registry.decoded(settings, [(entry, entry[1]) for entry in self.own])
             traits = self._traits(decoding[0]) if decoding else frozenset()
-            found = removal(AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions)
-            self._removals[settings] = found
-        return found
+            default_removal = removal(
+                AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions
+            )
+            self._removals[settings] = default_removal
+        return default_removal
 
     def _traits(self, name: str) -> frozenset[str]:
         """Traits of a network of `own`, without those that its settings take away."""
