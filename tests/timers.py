@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from workflow_src.evaluation.speed.local import Local
 from workflow_src.evaluation.speed.processes import WAITING, DeviceInfo
-from workflow_src.evaluation.speed.timing import Local
 
 
 def ends(_order):
@@ -28,6 +28,8 @@ def faulty(order):
 
 class Ends:
     """A translator that ends its process in batches of 16 and more."""
+
+    last_timings = {"encode": 0.0, "decode": 0.0}
 
     def translate(self, lines, search, batch, systems, split):
         if batch >= 16:

@@ -66,7 +66,7 @@ def saved_rates() -> Rates | None:
 def calibrate() -> Rates:
     """Measure this machine, and keep its rates. Raises InputError where PyTorch is missing or the measuring fails."""
     # Commands that measure nothing start without it.
-    from workflow_src.evaluation.speed.timing import OtherLoad
+    from workflow_src.evaluation.speed.load import OtherLoad
 
     machine = _machine()
     if machine["torch"] is None:

@@ -15,7 +15,7 @@ from workflow_src.cli.plan import Request, overview
 from workflow_src.cli.show import duration, facts
 from workflow_src.config.resources import gpus
 from workflow_src.errors import InputError
-from workflow_src.evaluation.speed import timing
+from workflow_src.evaluation.speed.load import OtherLoad
 
 MEASURED = {"training": 1e9, "decoding": 1e8, "start": 2.0}
 
@@ -58,7 +58,7 @@ def test_a_machine_is_measured_once(folder, monkeypatch, capsys):
 def test_a_measuring_beside_other_processes_is_said_in_every_estimate(folder, monkeypatch):
     monkeypatch.setattr(calibration, "_measure", lambda: MEASURED)
     for cores, warned in ((0.0, False), (1.7, True)):
-        monkeypatch.setattr(timing.OtherLoad, "__exit__", lambda load, *_, cores=cores: setattr(load, "cores", cores))
+        monkeypatch.setattr(OtherLoad, "__exit__", lambda load, *_, cores=cores: setattr(load, "cores", cores))
         calibration.calibrate()
         kept = list(facts(overview(Request(config=["experiment=smoke"]))))
         assert any("warning: other processes used 1.7 cores" in line for line in kept) == warned

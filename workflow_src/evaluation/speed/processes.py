@@ -19,7 +19,7 @@ from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import InputError, TimingFailed
 from workflow_src.evaluation.manifest import Key
-from workflow_src.evaluation.speed.timing import LARGEST_BATCH, Local, RowTimes, timing_failed
+from workflow_src.evaluation.speed.local import LARGEST_BATCH, Local, RowTimes, timing_failed
 from workflow_src.registry import engines
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -163,9 +163,6 @@ class Worker:
         self.close()
         self._start()
         self.wait()
-
-    def warm(self, row: Decode, lines: list[str]) -> None:
-        self._call("warm", row, lines, row=row.key)
 
     def time_row(
         self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int = LARGEST_BATCH

@@ -10,6 +10,7 @@ import numpy as np
 
 from workflow_src.config.resolved import Decode
 from workflow_src.evaluation.manifest import Key, compared_steps
+from workflow_src.evaluation.speed.local import RowTimes
 from workflow_src.evaluation.speed.measured import (
     LengthGroup,
     Measurement,
@@ -20,7 +21,7 @@ from workflow_src.evaluation.speed.measured import (
     StepCosts,
     TimedRow,
 )
-from workflow_src.evaluation.speed.timing import Measured, RowTimes, series_value, step_series
+from workflow_src.evaluation.speed.timing import Measured, series_value, step_series
 
 # The largest number of groups of sentences of similar length; they are equally large as far as ties allow.
 LENGTH_BINS = 5
@@ -46,7 +47,7 @@ def timed_row(row: Decode, times: RowTimes, reference_ms: float | None, lengths:
         batch=times.batch,
         failed_batch=times.failed_batch,
         speedup=None if reference_ms is None else reference_ms / latency,
-        subword_share=None if times.subword_seconds is None else times.subword_seconds / times.split_seconds,
+        subword_share=times.subword_seconds / sum(map(sum, times.sentences)),
         by_length=tuple(
             LengthGroup(
                 shortest=min(lengths[i] for i in group),
@@ -69,11 +70,6 @@ def length_bins(lengths: Sequence[int], most: int = LENGTH_BINS) -> list[list[in
     return [groups[number] for number in sorted(groups)]
 
 
-def slopes(steps: Sequence[int], values: np.ndarray) -> np.ndarray:
-    """Slopes (N,) of least-squares lines through `values` (rows, N) over `steps` (rows,), which are not all equal."""
-    return np.polyfit(np.asarray(steps, dtype=float), values, 1)[0]
-
-
 def step_costs(
     rows: Sequence[Decode],
     alternating: Mapping[Key, Sequence[Sequence[float]]],
@@ -88,8 +84,10 @@ def step_costs(
     costs = []
     for group in step_series(row for row in rows if row.key in alternating):
         times = np.stack([sentence_ms(alternating[row.key]) for row in group])
-        slope = float(np.median(slopes([series_value(row) for row in group], times)))
-        costs.append(StepCost(system=group[0].system, search=group[0].search, ms_per_step=slope))
+        # Of the line of least squares through the times of each sentence.
+        slopes = np.polyfit([series_value(row) for row in group], times, 1)[0]
+        cost = float(np.median(slopes))
+        costs.append(StepCost(system=group[0].system, search=group[0].search, ms_per_step=cost))
 
     def ratio(values: Sequence[float | None], control: str, search: str) -> float | None:
         """That of the mean of the control to the mean of the search."""
@@ -116,15 +114,6 @@ def step_costs(
     return StepCosts(failure=failure, costs=tuple(costs), ratios=tuple(ratios))
 
 
-def not_timed(rows: Sequence[Decode], measured: Measured) -> tuple[NotTimed, ...]:
-    """The rows that failed, with the batch, where one failed, and the reason."""
-    failed = [(row, measured.failures[row.key]) for row in rows if row.key in measured.failures]
-    return tuple(
-        NotTimed(system=row.system, name=row.name, engine=row.engine_word, batch=failure.batch, reason=failure.reason)
-        for row, failure in failed
-    )
-
-
 def measurement(
     rows: Sequence[Decode],
     measured: Measured,
@@ -140,9 +129,13 @@ def measurement(
     timed = [row for row in rows if row.key in measured.times]
     baseline = next((row for row in timed if row.key == reference), None)
     milliseconds = float(np.median(sentence_ms(measured.times[baseline.key].sentences))) if baseline else None
+    failed = [(row, measured.failures[row.key]) for row in rows if row.key in measured.failures]
     protocol = {
         **conditions,
-        "not_timed": not_timed(rows, measured),
+        "not_timed": [
+            NotTimed(system=row.system, name=row.name, engine=row.engine_word, batch=error.batch, reason=error.reason)
+            for row, error in failed
+        ],
         "baseline": baseline and Reference(system=baseline.system, name=baseline.name),
         "other_load_cores": measured.load,
         "redone_rounds": measured.redone,
