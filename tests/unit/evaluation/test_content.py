@@ -92,10 +92,6 @@ DAMAGED = {
         analysed.raw("lengths", remove_repetitions="some"),
         "(remove_repetitions is 'some'; allowed: none, subwords, words)",
     ),
-    "a path": (_without("latent_space", "panels", 0, "paths", "delta"), "(panels: one lacks a path"),
-    "an output": (_without("latent_space", "outputs", "score"), "(outputs: they or texts lack score "),
-    "a text": (_without("latent_space", "texts", "prior"), "(outputs: they or texts lack prior "),
-    "a piece": (_without("latent_space", "pieces", "9"), "(pieces: they lack the id 9)"),
     "labels": (_without("reordering", "example", "target_pieces"), "(example.target_pieces: missing)"),
 }
 

@@ -14,7 +14,6 @@ from titles import BEAM_4, DELTA, DELTA_2, SCORE, SCORE_1
 from workflow_src import registry, spec
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation import charts
-from workflow_src.evaluation.analyses.latent_space import show as latent_maps
 from workflow_src.evaluation.document import Document, Fold, Picture, Section, Table
 from workflow_src.evaluation.report import analyses
 from workflow_src.evaluation.report.html import page
@@ -230,7 +229,8 @@ def test_without_analyses_there_are_no_blocks():
     assert analyses.blocks({}, MANIFEST) == []
 
 
-def test_searches_that_share_a_name_are_distinguished():
+def test_searches_that_share_a_name_are_distinguished(tmp_path):
+    """By words in tables, and curves of one colour by their dashes."""
     raw_entry = analysed.ENTRIES[0] | {"system": "lvm-raw", "model": "lvm-raw"}
     smaller = analysed.ENTRIES[1] | {"step_size": 0.5}
     point = analysed.marginal()["rows"][1]
@@ -246,8 +246,15 @@ def test_searches_that_share_a_name_are_distinguished():
         f"{PRIOR_MEAN.title} · lvm-raw",
         f"{DELTA} · lvm-raw",
     ]
-    series = _drawn(contents)["marginal"].to_dict()["concat"][0]["data"]["values"]
+    chart = _drawn(contents)["marginal"]
+    series = chart.to_dict()["concat"][0]["data"]["values"]
     assert [row["series"] for row in series[::2]] == [names[1], names[2], names[3], names[5]]
+    charts.save(chart, tmp_path, "marginal")
+    lines = re.findall(
+        r'"line mark"[^>]* stroke="(#\w+)"[^>]* stroke-dasharray="([^"]+)"', (tmp_path / "marginal.svg").read_text()
+    )
+    # Of both panels: two systems of one search, and two settings of one.
+    assert len(lines) == 8 and len({colour for colour, _ in lines}) == 2 and len(set(lines)) == 4
 
 
 def test_files_are_recognised_by_what_they_say(tmp_path):
@@ -347,50 +354,38 @@ def without_content(name):
     content["rows"] = [row for row in content.get("rows", ()) if not row.get("steps")]
     if name == "components":
         content["rows"] = [row | {"shares": [1.0], "together": [1.0]} for row in content["rows"]]
-    return content | {"latent_space": {"panels": []}, "reordering": {"example": None, "rows": []}}.get(name, {})
+    return content | ({"example": None, "rows": []} if name == "reordering" else {})
 
 
-@pytest.mark.parametrize("name", DRAWN)
+@pytest.mark.parametrize("name", [name for name in DRAWN if name != "latent_space"])
 def test_figures_without_content_are_left_out_with_heading_and_caption(name):
     contents = analysed.read(without_content(name), analysed.raw("marginal" if name != "marginal" else "components"))
     drawn = _drawn(contents)
     assert name not in drawn and len(drawn) == 1
     text = _page(contents)
     assert text.count("<figure") == 1 and re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
-    # Its table stands by itself, with a caption of its own; of a map there is none, of word order a sentence.
+    # Its table stands by itself, with a caption of its own; of word order there is a sentence.
     tables = len(_tables(contents))
-    assert text.count("<table") == tables == (1 if name in ("latent_space", "reordering") else 2)
-    assert text.count("<h3>") == (1 if name == "latent_space" else 2) and text.count("What the figure shows") == 1
+    assert text.count("<table") == tables == (1 if name == "reordering" else 2)
+    assert text.count("<h3>") == 2 and text.count("What the figure shows") == 1
     assert name != "reordering" or "None of the first 200 sentences of dev has a translation of teacher" in text
 
 
-def test_without_anything_to_show_there_are_no_blocks():
-    assert analyses.blocks(analysed.read(without_content("latent_space")), MANIFEST) == []
+def test_a_map_shows_the_subword_of_every_cell_and_names_regions_inside_of_them():
+    """Seven is dog, eight -s, and nine a word's beginning in the upper left corner."""
+    raw = analysed.raw("latent_space")
+    (first, _) = _drawn(analysed.contents_of("latent_space"))["latent_space"].to_dict()["concat"]
+    areas, edged_names, *_ = (layer["data"]["values"] for layer in first["layer"])
+    cells, labels = np.array(raw["panels"][0]["regions"]), {7: "dog", 8: "-s", 9: "␣"}
+    low, side = np.array([1.0, -2.0]) - 0.9, 2 * 0.9 / 9
 
+    def piece_at(x, y):
+        (piece,) = (area["piece"] for area in areas if area["x"] < x < area["x2"] and area["y"] < y < area["y2"])
+        return piece
 
-def test_regions_are_covered_cell_by_cell():
-    cells = np.array([[1, 1, 0, 1], [0, 1, 1, 1]], dtype=bool)
-    runs = latent_maps._runs(cells, np.array([10.0, -1.0]), 0.5)
-    for row in range(2):
-        for column in range(4):
-            x, y = 10 + 0.5 * column + 0.25, -1 + 0.5 * row + 0.25
-            covering = [run for run in runs if run["x"] < x < run["x2"] and run["y"] < y < run["y2"]]
-            assert len(covering) == cells[row, column]
-
-
-def test_labels_stand_inside_of_their_regions():
-    cells = np.zeros((9, 9), dtype=bool)
-    cells[2:7, 3:8] = True
-    assert latent_maps._inmost(cells) == (4, 5)
-    # A region that the frame cuts off goes on beyond it.
-    cells = np.zeros((9, 9), dtype=bool)
-    cells[:, 5:] = True
-    assert latent_maps._inmost(cells) == (4, 8)
-    ring = np.ones((9, 9), dtype=bool)
-    ring[2:7, 2:7] = False
-    assert ring[latent_maps._inmost(ring)]
-
-
-def test_subwords_are_shown_as_parts_of_words():
-    labels = [latent_maps.piece_label(piece) for piece in ("▁dog", "s", "▁", ".", "'s")]
-    assert labels == ["dog", "-s", "␣", ".", "'s"]
+    for (row, column), token in np.ndenumerate(cells):
+        assert piece_at(*(low + side * (np.array([column, row]) + 0.5))) == labels[token]
+    # The frame cuts off the right region, which goes on beyond it: its name stands at the frame.
+    named = {name["piece"]: (name["x"], name["y"]) for name in edged_names}
+    assert named.keys() == {"dog", "-s", "␣"} and all(piece_at(*place) == piece for piece, place in named.items())
+    assert named["-s"][0] == pytest.approx(low[0] + 8.5 * side)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from workflow_src.config.plan.selection import entry, model_of
 from workflow_src.config.resolved import Loaded, System
@@ -57,22 +57,9 @@ class LatentSpace(Content):
     pieces: dict[int, str]
     texts: dict[str, str]
     outputs: dict[str, tuple[int, ...]]
-    panels: tuple[Panel, ...]
+    panels: tuple[Panel, ...] = Field(min_length=1)
     end_symbol: int | None = None
     searches: tuple[str, ...]
-
-    @model_validator(mode="after")
-    def _complete(self) -> "LatentSpace":
-        for name in ("prior", "posterior", *self.searches):
-            if name not in self.texts or len(self.outputs.get(name, ())) < len(self.panels):
-                raise ConfigError("outputs", problem=f"they or texts lack {name} or some of its subwords")
-        if any(name not in panel.paths for name in self.searches for panel in self.panels):
-            raise ConfigError("panels", problem="one lacks a path that others have")
-        ids = {cell for panel in self.panels for row in panel.regions for cell in row}
-        ids = ids.union(*self.outputs.values(), () if self.end_symbol is None else (self.end_symbol,))
-        if missing := sorted(ids - set(self.pieces)):
-            raise ConfigError("pieces", problem=f"they lack the id {missing[0]}")
-        return self
 
 
 def select(settings: LatentSpaceSettings, loaded: Loaded) -> Selection:

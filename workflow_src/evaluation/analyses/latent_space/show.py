@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 
 from workflow_src.evaluation.analyses.latent_space import LatentSpace, Panel
-from workflow_src.evaluation.charts import SHAPES, Chart
+from workflow_src.evaluation.charts import SHAPES, Chart, Series
 from workflow_src.evaluation.document import Block, Caption, Example, Line, Picture
 from workflow_src.evaluation.manifest import Manifest
 
@@ -21,11 +22,6 @@ from workflow_src.evaluation.manifest import Manifest
 # is dark: nothing in it is a colour that pages replace.
 TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
 REST, DARK, PALE, ARROWS = "#c9c9c9", "#1f1f22", "#ffffff", "#4b4b4b"
-# Marker, colour and title of points, and whether they are filled: delta often ends in the posterior mean.
-POINTS = {
-    "prior": ("*", "#111111", "prior mean", True),
-    "posterior": ("s", "#7b3294", "posterior mean of the reference", False),
-}
 # Marker and colour of the paths: that of the model itself, then that of the network.
 PATHS = (("X", "#005a91"), ("o", "#c24a00"))
 LABELLED_SHARE = 0.06
@@ -58,9 +54,8 @@ def show(content: LatentSpace, manifest: Manifest) -> list[Block]:
         Line("reference", content.reference),
         *(Line(title, content.texts[name], first=name == "posterior") for name, title in points),
     ]
-    chart = draw(content, manifest)
-    if chart is None:
-        return []
+    panels: list[Any] = [_panel(content, panel, number, manifest) for number, panel in enumerate(content.panels)]
+    chart = alt.concat(*panels, columns=min(ABREAST, len(panels)), spacing=14)
     label = "Maps of the latent space, one for each target subword"
     return [Example(tuple(lines), framed=False), Picture("", chart, caption, label)]
 
@@ -69,11 +64,6 @@ def _end_symbol_words(content: LatentSpace) -> str:
     """Words of a caption about the panel of the end symbol; empty where targets have none."""
     number = content.end_symbol
     return "" if number is None else f" and one for the end symbol ({content.pieces[number]}: nothing is said)"
-
-
-def paths(content: LatentSpace) -> dict[str, tuple[str, str]]:
-    """Marker and colour of the paths of a map by search: that of the model itself comes first."""
-    return dict(zip(content.searches, PATHS, strict=False))
 
 
 def piece_label(piece: str) -> str:
@@ -180,17 +170,17 @@ def _axes(panel: Panel, x: str = "x:Q", y: str = "y:Q") -> dict[str, Any]:
 
 
 def _panel(content: LatentSpace, panel: Panel, number: int, manifest: Manifest) -> Chart:
+    """The plane of a position: the decoded subwords as background, the field, prior and posterior mean, the paths."""
     axes = _axes(panel)
     looks = _looks(content, manifest)
-    encodings = _encodings(looks)
+    encodings = _encodings(list(looks.values()))
     walked = [
-        {"label": title, "x": x, "y": y, "step": step}
-        for name, (title, *_) in looks.items()
-        if name in content.searches
+        {"label": looks[name].name, "x": x, "y": y, "step": step}
+        for name in content.searches
         for step, (x, y) in enumerate(panel.paths[name])
     ]
     places = {"prior": panel.prior, "posterior": panel.posterior}
-    points = [{"label": looks[name][0], "x": x, "y": y} for name, (x, y) in places.items()]
+    points = [{"label": looks[name].name, "x": x, "y": y} for name, (x, y) in places.items()]
     path = alt.Chart(alt.Data(values=walked)).encode(order="step:Q", **axes)
     # Markers shrink from step to step.
     size = alt.Size("step:Q", scale=alt.Scale(domain=[1, content.steps], range=[42, 12]), legend=None)
@@ -207,40 +197,34 @@ def _panel(content: LatentSpace, panel: Panel, number: int, manifest: Manifest) 
     # Two a line: long words would run into the next panel.
     lines = [
         f"{number + 1}   posterior: {labels['posterior']} · prior: {labels['prior']}",
-        " · ".join(f"{manifest.title(name)}: {labels[name]}" for name in paths(content)),
+        " · ".join(f"{manifest.title(name)}: {labels[name]}" for name in content.searches),
     ]
     title = alt.TitleParams(lines, fontSize=8, limit=SIDE + 20)
     return alt.layer(*layers, width=SIDE, height=SIDE, title=title)
 
 
-def _looks(content: LatentSpace, manifest: Manifest) -> dict[str, tuple[str, str, str, bool]]:
-    """Title, marker and colour of points and paths by name, and whether they are filled."""
-    looks = {name: (title, marker, colour, filled) for name, (marker, colour, title, filled) in POINTS.items()}
-    for name, (marker, colour) in paths(content).items():
-        looks[name] = (f"{manifest.title(name)}, step by step", marker, colour, True)
+def _looks(content: LatentSpace, manifest: Manifest) -> dict[str, Series]:
+    """How points and paths are drawn, by name."""
+    looks = {
+        "prior": Series("prior mean", "#111111", "*"),
+        # Delta often ends there.
+        "posterior": Series("posterior mean of the reference", "#7b3294", "s", hollow=True),
+    }
+    for name, (marker, colour) in zip(content.searches, PATHS, strict=False):
+        looks[name] = Series(f"{manifest.title(name)}, step by step", colour, marker)
     return looks
 
 
-def _encodings(looks: dict[str, tuple[str, str, str, bool]]) -> dict[str, Any]:
-    titles = [title for title, *_ in looks.values()]
+def _encodings(looks: Sequence[Series]) -> dict[str, Any]:
+    titles = [look.name for look in looks]
     legend = alt.Legend(title=None, orient="top", columns=len(titles))
 
     def scale(values: list[str]) -> dict[str, Any]:
         return {"scale": alt.Scale(domain=titles, range=values), "legend": legend}
 
+    fills = ["transparent" if look.hollow else look.colour for look in looks]
     return {
-        "color": alt.Color("label:N", **scale([colour for _, _, colour, _ in looks.values()])),
-        "fill": alt.Fill(
-            "label:N", **scale([colour if filled else "transparent" for _, _, colour, filled in looks.values()])
-        ),
-        "shape": alt.Shape("label:N", **scale([SHAPES[marker] for _, marker, _, _ in looks.values()])),
+        "color": alt.Color("label:N", **scale([look.colour for look in looks])),
+        "fill": alt.Fill("label:N", **scale(fills)),
+        "shape": alt.Shape("label:N", **scale([SHAPES[look.marker] for look in looks])),
     }
-
-
-def draw(content: LatentSpace, manifest: Manifest) -> Chart | None:
-    """A panel a position: the decoded subword as background, the field, the prior and posterior mean, and the paths.
-
-    None where no position was mapped.
-    """
-    panels: list[Any] = [_panel(content, panel, number, manifest) for number, panel in enumerate(content.panels)]
-    return alt.concat(*panels, columns=min(ABREAST, len(panels)), spacing=14) if panels else None

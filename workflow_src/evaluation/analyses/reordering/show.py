@@ -21,8 +21,8 @@ STAYS, MOVES = "#0072b2", "#d55e00"
 
 def show(content: Reordering, _: Manifest) -> list[Block]:
     """The example's picture, or why there is none."""
-    chart, example, translator = draw(content), content.example, content.translations.system
-    if chart is None or example is None:
+    example, translator = content.example, content.translations.system
+    if example is None:
         return [
             Paragraph.of(
                 f"None of {content.scope} has a translation of {translator} that differs from the reference and shares "
@@ -44,21 +44,19 @@ def show(content: Reordering, _: Manifest) -> list[Block]:
             "Slots": slots if any(panel.alignments for panel in example.panels) else "",
         },
     )
+    chart = draw(example, translator)
     return [Picture("", chart, caption, "Which posterior means of two translations fit each other")]
 
 
-def draw(content: Reordering) -> Chart | None:
+def draw(example: OrderExample, translator: str) -> Chart:
     """Distances between the posterior means of two translations of one source, and the assignment that is nearest.
 
     Beside them, for systems that have alignments, those of the two translations with the source, unless there are more
-    subwords than slots. None where no two translations of a sentence were compared.
+    subwords than slots.
     """
-    example = content.example
-    if example is None:
-        return None
     # Systems with alignments come first, so that each has a row of its own.
     panels = sorted(example.panels, key=lambda panel: panel.alignments is None)
-    names = ("the reference", content.translations.system)
+    names = ("the reference", translator)
     drawn: list[Any] = []
     for panel in panels:
         drawn.append(_assignment(example, panel))
