@@ -122,7 +122,8 @@ def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: Counts
     both sides.
     """
     pairs = pairs_of(rows)
-    lines = {row.key: _translations(row) for pair in pairs for row in (pair.row, pair.other)}
+    compared_rows = {row.key: row for pair in pairs for row in (pair.row, pair.other)}
+    lines = {key: _translations(row) for key, row in compared_rows.items()}
     entries = []
     for measured in metrics:
         metric = measured.metric

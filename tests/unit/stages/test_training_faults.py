@@ -126,12 +126,12 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def test_a_stopped_training_goes_on_and_ends_with_the_same_bits(words_of, run_stage, one_thread, tmp_path):
-    """Of a stage whose states nothing else saves: exit code 75, and the log says where the state is."""
-    short = {"max_steps": 60, "save_every": 1000, "validate_every": 25}
+def test_a_stopped_or_killed_training_goes_on_and_ends_with_the_same_bits(words_of, run_stage, one_thread, tmp_path):
+    """Stopped, its exit code is 75, and the log says where the state is; killed, it goes on from the newest one."""
+    short = {"max_steps": 100, "save_every": 20, "validate_every": 25}
     words = words_of("lvm", tmp_path / "out", **short)
     last = 0
-    for number, step in ((signal.SIGTERM, 10), (signal.SIGUSR1, 35)):
+    for number, step in ((signal.SIGTERM, 10), (signal.SIGUSR1, 25)):
         job = Job("lvm", words)
         assert job.until(step)
         assert job.end(number) == 75, job.log
@@ -140,7 +140,12 @@ def test_a_stopped_training_goes_on_and_ends_with_the_same_bits(words_of, run_st
         last = int(match[1])
         assert last == int(match[2]) >= step and not (tmp_path / "out/model.safetensors").exists()
     job = Job("lvm", words)
-    assert job.end() == 0 and resumed_at(job) == last, job.log
+    assert job.until(last + 30)
+    assert job.end(signal.SIGKILL) == -signal.SIGKILL and not (tmp_path / "out/model.safetensors").exists()
+    saved = max(int(path.stem.split("-")[1]) for path in (tmp_path / "out/state").glob("*/step-*.json"))
+    assert saved % 20 == 0 and saved > last
+    job = Job("lvm", words)
+    assert job.end() == 0 and resumed_at(job) == saved, job.log
     run_stage("train", words_of("lvm", tmp_path / "straight", **short))
     assert same(tmp_path / "out", tmp_path / "straight")
 

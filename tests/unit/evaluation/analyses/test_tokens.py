@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.tokens.measure import compare, repetitions
 
 SENTENCE = st.lists(st.integers(0, 70000), max_size=7) | st.lists(st.integers(0, 2), max_size=7)
@@ -55,8 +54,3 @@ def test_without_repetitions_there_is_no_ratio():
     figures = compare([[1, 2]], [[1, 1]], 1)
     assert figures["relative_repetitions"] is None and figures["relative_repetitions_error"] is None
     assert figures["repetitions"] == 1
-
-
-def test_no_sentences_are_refused():
-    with pytest.raises(InputError):
-        compare([], [], 1)

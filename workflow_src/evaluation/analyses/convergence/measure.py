@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, sentence_generator, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
@@ -111,12 +110,7 @@ def standstill(trace: Sequence[Output]) -> int | None:
 
 
 def stopped(traces: Sequence[Sequence[Output]]) -> list[float]:
-    """Shares of sentences that stand still from steps 1, 2, … on, from traces[step][sentence].
-
-    Raises InputError without any.
-    """
-    if not traces or not traces[0]:
-        raise InputError("the text", "has no outputs to follow", "take at least one sentence that is not empty")
+    """Shares of sentences that stand still from steps 1, 2, … on, from traces[step][sentence]."""
     last = [standstill([step[number] for step in traces]) for number in range(len(traces[0]))]
     return [last.count(step) / len(last) for step in range(1, len(traces))]
 

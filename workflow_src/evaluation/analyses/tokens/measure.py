@@ -10,7 +10,6 @@ from typing import Any
 
 from rapidfuzz.distance import Levenshtein
 
-from workflow_src.errors import InputError
 from workflow_src.evaluation.analyses.inputs import Inputs, inspected_steps, standard_error
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.evaluation.analyses.tokens import TokensSettings
@@ -34,12 +33,7 @@ def repetitions(tokens: Sequence[int]) -> int:
 
 
 def compare(first: Outputs, refined: Outputs, steps: int) -> dict[str, Any]:
-    """Figures of `refined` outputs, after `steps` steps, against the `first` ones: means over sentences.
-
-    Raises InputError without sentences.
-    """
-    if not first:
-        raise InputError("the text", "has no outputs to compare", "take at least one sentence that is not empty")
+    """Figures of `refined` outputs, after `steps` steps, against the `first` ones: means over sentences."""
     distances = [Levenshtein.distance(a, b) for a, b in zip(first, refined, strict=True)]
     before, after = [repetitions(a) for a in first], [repetitions(b) for b in refined]
     ratio, error = _ratio(before, after)
