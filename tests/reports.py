@@ -13,8 +13,9 @@ from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import tables
+from workflow_src.evaluation.report.csv_tables import as_table
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import FORMAT, FROM_CONTROL, Results, as_table
+from workflow_src.evaluation.report.results import COLUMNS, FORMAT, FROM_CONTROL, Results
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
 from workflow_src.registry import default_metrics, metrics, used_modules
@@ -216,7 +217,8 @@ def results(rows, **record) -> Results:
         for row in rows
         for line in figures_of(row)
     }
-    return Results(as_table(described.values(), "rows.csv"), as_table(lines.values(), "figures.csv"), content)
+    tables_of = {"rows.csv": list(described.values()), "figures.csv": list(lines.values())}
+    return Results(*(as_table(entries, COLUMNS[name]) for name, entries in tables_of.items()), content)
 
 
 def flat(results: Results, split: str = "test") -> list[SimpleNamespace]:

@@ -21,6 +21,7 @@ import vl_convert
 
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.records.atomic import atomic
+from workflow_src.spec import Look
 
 INK, MUTED, RULE, PAPER = "#1b1b1d", "#6f6f77", "#d9d9de", "#fdfcf9"
 VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"}
@@ -89,6 +90,17 @@ class Series:
     marker: str = "o"
     dash: int = 0
     hollow: bool = False
+
+
+def series_apart(looks: Mapping[str, Look]) -> list[Series]:
+    """Series by their names; those that share colour and marker differ in dashes, and all but the first are hollow."""
+    series: list[Series] = []
+    drawn: list[tuple[str | None, str | None]] = []
+    for name, look in looks.items():
+        twin = drawn.count((look.colour, look.marker))
+        drawn.append((look.colour, look.marker))
+        series.append(Series(name, look.colour or "", look.marker or "o", twin, hollow=twin > 0))
+    return series
 
 
 @dataclasses.dataclass(frozen=True)

@@ -158,14 +158,6 @@ class Example:
 
 
 @dataclasses.dataclass(frozen=True)
-class CaptionBelow:
-    """A caption of what stands above it, which is neither a table nor a picture."""
-
-    caption: Caption
-    numbered: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
 class Fold:
     """Blocks that the page folds away below a title."""
 
@@ -191,7 +183,7 @@ class Section:
     link: str = ""
 
 
-Block = Heading | Paragraph | Points | Command | Table | Picture | Example | CaptionBelow | Fold | Beside | Section
+Block = Heading | Paragraph | Points | Command | Table | Picture | Example | Fold | Beside | Section
 
 
 @dataclasses.dataclass(frozen=True)

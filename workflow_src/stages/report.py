@@ -29,6 +29,7 @@ from workflow_src.evaluation.report.html import page
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs
 from workflow_src.evaluation.report.inputs import signatures
+from workflow_src.evaluation.report.lines import Group
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
@@ -80,7 +81,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
     )
 
 
-def refined(measured: results.Results, material: Material) -> tuple[list[tables.Group], str]:
+def refined(measured: results.Results, material: Material) -> tuple[list[Group], str]:
     """The groups and the split of the curves of refinement: dev where refinement was decoded there, else the split of
     the tables."""
     manifest = material.manifest
@@ -89,7 +90,7 @@ def refined(measured: results.Results, material: Material) -> tuple[list[tables.
     return tables.groups(measured, split, manifest, manifest.report.remove_repetitions), split
 
 
-def draw(material: Material, table: list[tables.Group], curves: list[tables.Group]) -> dict[str, Chart]:
+def draw(material: Material, table: list[Group], curves: list[Group]) -> dict[str, Chart]:
     """Figures by name, without those that would be empty.
 
     `table` has the groups of the main table, `curves` those of the curves of refinement.

@@ -17,7 +17,8 @@ from titles import BLEU, DELTA, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VAL
 from workflow_src.evaluation.quality.significance import FORMAT
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.figures_quality import latencies
-from workflow_src.evaluation.report.results import AGAIN_COMPARED, read_results
+from workflow_src.evaluation.report.files import AGAIN_COMPARED
+from workflow_src.evaluation.report.results import read_results
 from workflow_src.evaluation.report.summary import beaten_words
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.evaluation.speed.measured import read_speed

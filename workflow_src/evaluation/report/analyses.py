@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.evaluation.charts import MUTED, Axis, Chart, Panel, Series, finite, is_curve, panels
+from workflow_src.evaluation.charts import MUTED, Axis, Chart, Panel, finite, is_curve, panels, series_apart
 from workflow_src.evaluation.content import Content, check
 from workflow_src.evaluation.conventions import removal_words, source_words
 from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Heading, Picture, Section, Table
 from workflow_src.evaluation.manifest import Manifest, differing, words
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import analyses, conventions, import_object, searches
-from workflow_src.spec import Figure, FigureTable, Look
+from workflow_src.spec import Figure, FigureTable
 
 # A row of figures, as a file has it.
 Entry = Mapping[str, Any]
@@ -208,18 +208,8 @@ class _Shown:
                 drawn.append(
                     Panel(self.text(figure.panel), entries, Axis(self.text(over.title), whole=True), level=line)
                 )
-        return panels(drawn, self._series(curves)) if drawn else None
-
-    def _series(self, curves: Mapping[str, Sequence[Entry]]) -> list[Series]:
-        """Curves that share colour and marker differ in dashes."""
-        series: list[Series] = []
-        looks: list[Look] = []
-        for label, rows in curves.items():
-            look = self.manifest.look(rows[0]["system"], rows[0]["search"])
-            twin = looks.count(look)
-            looks.append(look)
-            series.append(Series(label, look.colour or "", look.marker or "o", twin, hollow=twin > 0))
-        return series
+        looks = {label: self.manifest.look(rows[0]["system"], rows[0]["search"]) for label, rows in curves.items()}
+        return panels(drawn, series_apart(looks)) if drawn else None
 
 
 def _points(figure: Figure, over: str, rows: Sequence[Entry]) -> Iterator[tuple[float, float, float]]:

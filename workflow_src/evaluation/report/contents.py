@@ -41,6 +41,7 @@ from workflow_src.evaluation.report import (
     trained,
 )
 from workflow_src.evaluation.report.inputs import Inputs
+from workflow_src.evaluation.report.lines import Group
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Contents:
     material: Inputs
     measured: results.Results
     split: str
-    table: list[tables.Group]
+    table: list[Group]
     proof: evidence.Evidence
     refined: str
     drawn: Mapping[str, Chart]
@@ -90,9 +91,7 @@ class Contents:
         return [Picture(name, self.drawn[name], caption, label, title, narrow)]
 
 
-def evidence_of(
-    material: Inputs, measured: results.Results, split: str
-) -> tuple[list[tables.Group], evidence.Evidence]:
+def evidence_of(material: Inputs, measured: results.Results, split: str) -> tuple[list[Group], evidence.Evidence]:
     """The groups of the main table, and the evidence for comparisons of its rows."""
     manifest, tested = material.manifest, material.significance.get(split)
     removed = manifest.report.remove_repetitions
@@ -225,7 +224,7 @@ def _below(title: str, blocks: Sequence[Block]) -> list[Block]:
 
 
 def rows_table(
-    contents: Contents, split: str, manifest: Manifest, table: Sequence[tables.Group], numbered: bool = False
+    contents: Contents, split: str, manifest: Manifest, table: Sequence[Group], numbered: bool = False
 ) -> Table:
     """The table of rows of a split; the numbered one is the main one."""
     material, report = contents.material, manifest.report

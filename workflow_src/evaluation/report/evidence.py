@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol
 
 import pandas as pd
 
-from workflow_src.evaluation.manifest import Key, ShownDecode
+from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
+from workflow_src.evaluation.report.files import Pairs
+from workflow_src.evaluation.report.lines import Line
 from workflow_src.evaluation.report.markdown import signed
-from workflow_src.evaluation.report.results import Pairs
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
-
-
-class Line(Protocol):
-    """A line of a table."""
-
-    @property
-    def decode(self) -> ShownDecode: ...
-
-    @property
-    def figures(self) -> Mapping[str, float | None]: ...
 
 
 @dataclasses.dataclass(frozen=True)

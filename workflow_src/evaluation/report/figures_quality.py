@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 from workflow_src.evaluation.charts import Axis, Chart, Panel, panels
-from workflow_src.evaluation.manifest import Key, ShownDecode
+from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.report.figures import Curve, curves_of, numbers_of, series_of
+from workflow_src.evaluation.report.lines import Group
 from workflow_src.evaluation.report.speed_page import device_words
-from workflow_src.evaluation.report.tables import Group
 from workflow_src.evaluation.speed.measured import Speed
 
 # With more rows than this, only those that no other row beats have numbers.
 CROWDED = 24
 # Milliseconds a sentence by system and name of a row.
 Times = Mapping[Key, float]
-
-
-class Labelled(Protocol):
-    """An item with a label in a figure: a line of a table, or a row that was timed."""
-
-    @property
-    def system(self) -> str: ...
-
-    @property
-    def label(self) -> str: ...
-
-    @property
-    def decode(self) -> ShownDecode: ...
 
 
 def undominated(points: list[tuple[float, float]]) -> list[int]:
@@ -139,20 +124,3 @@ def _against(
         heading = f"{title}: {quality.axis}" if title else quality.axis
         drawn.append(Panel(heading, rows, Axis(axis, log=True), Axis(quality.title), front))
     return panels(drawn, list(series.values()), columns=2, width=width)
-
-
-def short_labels(lines: Sequence[Labelled]) -> dict[int, str]:
-    """Labels by identity, with the settings in brackets that distinguish a row from others of its system.
-
-    Where these are not enough, labels are those of tables.
-    """
-    alike: dict[tuple[str, str], list[Labelled]] = defaultdict(list)
-    for line in lines:
-        alike[line.system, line.decode.head].append(line)
-    texts: dict[int, str] = {}
-    for twins in alike.values():
-        shared = set.intersection(*(set(line.decode.own) for line in twins))
-        short = [line.decode.short([setting for setting in line.decode.own if setting not in shared]) for line in twins]
-        distinct = len(set(short)) == len(short)
-        texts |= {id(line): text if distinct else line.label for line, text in zip(twins, short, strict=True)}
-    return texts

@@ -2,47 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, is_curve, panels
+from workflow_src.evaluation.charts import Axis, Chart, Panel, is_curve, panels, series_apart
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
-from workflow_src.evaluation.report.figures_quality import short_labels
-from workflow_src.evaluation.speed.measured import Speed
+from workflow_src.evaluation.speed.measured import Speed, TimedRow
 
 # With more lines than this, only the fastest of those alike are drawn.
 CROWDED = 16
+# A decode of the experiment, and its figures under a protocol.
+Timed = tuple[ShownDecode, TimedRow]
 
 
-@dataclasses.dataclass(frozen=True)
-class TimedDecode:
-    """A decode with its median milliseconds, and by group of sentences of similar length: (mean length, ms)."""
-
-    decode: ShownDecode
-    milliseconds: float
-    by_length: tuple[tuple[float, float], ...]
-
-    @property
-    def system(self) -> str:
-        return self.decode.system.name
-
-    @property
-    def label(self) -> str:
-        return self.decode.label()
-
-
-def timed_rows(speed: Speed | None, manifest: Manifest) -> list[TimedDecode]:
+def timed_decodes(speed: Speed | None, manifest: Manifest) -> list[Timed]:
     """The rows of speed.json with times by length that belong to the experiment."""
-    timed = []
-    for row in speed.rows if speed else ():
-        decode = manifest.find_decode(*row.key)
-        if decode and row.by_length:
-            groups = tuple((group.mean_length, group.latency_ms) for group in row.by_length)
-            timed.append(TimedDecode(decode, row.latency_ms, groups))
-    return timed
+    decodes = [(manifest.find_decode(*row.key), row) for row in (speed.rows if speed else ())]
+    return [(decode, row) for decode, row in decodes if decode and row.by_length]
 
 
-def rows_to_draw(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
+def rows_to_draw(rows: Sequence[Timed]) -> list[Timed]:
     """Rows of the picture: of those that differ in steps only, the one with the fewest steps.
 
     Where these are many, only the fastest of each system, search and library.
@@ -50,24 +28,24 @@ def rows_to_draw(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
     fewest = _fewest_steps(rows)
     if len(fewest) <= CROWDED:
         return fewest
-    best: dict[tuple[str, str, str], TimedDecode] = {}
-    for row in fewest:
-        key = (row.decode.system.name, row.decode.search.name, row.decode.engine.library)
-        if key not in best or row.milliseconds < best[key].milliseconds:
-            best[key] = row
-    return [row for row in fewest if row in best.values()]
+    best: dict[tuple[str, str, str], Timed] = {}
+    for decode, row in fewest:
+        key = (decode.system.name, decode.search.name, decode.engine.library)
+        if key not in best or row.latency_ms < best[key][1].latency_ms:
+            best[key] = decode, row
+    return [timed for timed in fewest if timed in best.values()]
 
 
-def _fewest_steps(rows: Sequence[TimedDecode]) -> list[TimedDecode]:
+def _fewest_steps(rows: Sequence[Timed]) -> list[Timed]:
     least: dict[tuple[str, str], float] = {}
-    for row in rows:
-        if row.decode.search.traceable and row.decode.value is not None:
-            key = (row.decode.system.name, row.decode.search.name)
-            least[key] = min(row.decode.value, least.get(key, row.decode.value))
+    for decode, _ in rows:
+        if decode.search.traceable and decode.value is not None:
+            key = (decode.system.name, decode.search.name)
+            least[key] = min(decode.value, least.get(key, decode.value))
     return [
-        row
-        for row in rows
-        if not row.decode.search.traceable or row.decode.value == least[row.decode.system.name, row.decode.search.name]
+        (decode, row)
+        for decode, row in rows
+        if not decode.search.traceable or decode.value == least[decode.system.name, decode.search.name]
     ]
 
 
@@ -77,16 +55,27 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Chart | None:
     None where no row has times of two lengths.
     """
     # Rows with settings chosen on dev take the time of the plain row, which is drawn.
-    rows = rows_to_draw([row for row in timed_rows(speed, manifest) if not row.decode.tuned])
-    if not any(is_curve(row.by_length) for row in rows):
+    rows = rows_to_draw([(decode, row) for decode, row in timed_decodes(speed, manifest) if not decode.tuned])
+    curves = [[(group.mean_length, group.latency_ms) for group in row.by_length] for _, row in rows]
+    if not any(map(is_curve, curves)):
         return None
-    engines = list(dict.fromkeys(row.decode.engine.library for row in rows))
-    texts = short_labels(rows)
-    series, points = [], []
-    for row in rows:
-        name, dash = f"{row.system}: {texts[id(row)]}", engines.index(row.decode.engine.library)
-        series.append(Series(name, row.decode.colour, row.decode.look.marker or "o", dash))
-        points += [{"series": name, "x": length, "y": milliseconds} for length, milliseconds in row.by_length]
+    decodes = [decode for decode, _ in rows]
+    names = [f"{decode.system.name}: {short_label(decode, decodes)}" for decode in decodes]
+    points = [
+        {"series": name, "x": length, "y": milliseconds}
+        for name, curve in zip(names, curves, strict=True)
+        for length, milliseconds in curve
+    ]
     title = "milliseconds a sentence, log scale"
     panel = Panel(title, points, Axis("source subwords"), Axis("milliseconds", log=True))
-    return panels([panel], series, width=620)
+    looks = {name: decode.look for name, decode in zip(names, decodes, strict=True)}
+    return panels([panel], series_apart(looks), width=620)
+
+
+def short_label(decode: ShownDecode, decodes: Sequence[ShownDecode]) -> str:
+    """The label with those settings in brackets that distinguish a decode from others of its system; the label of
+    tables where these are not enough."""
+    twins = [other for other in decodes if (other.system.name, other.head) == (decode.system.name, decode.head)]
+    shared = set.intersection(*(set(twin.own) for twin in twins))
+    short = [twin.short([setting for setting in twin.own if setting not in shared]) for twin in twins]
+    return short[twins.index(decode)] if len(set(short)) == len(short) else decode.label()

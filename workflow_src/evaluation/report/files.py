@@ -1,11 +1,24 @@
-"""Contents of files of other stages about texts and examples, as far as a report reads them."""
+"""Contents of files of other stages, as far as a report reads them: texts, examples, comparisons, choices on dev."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from workflow_src.config.datasets import NormalisationConfig, Split
-from workflow_src.records.checked import Lenient
+from workflow_src.errors import ArtifactError
+from workflow_src.evaluation.manifest import ShownDecode
+from workflow_src.evaluation.quality import significance
+from workflow_src.evaluation.quality.choosing import chosen_point
+from workflow_src.evaluation.quality.significance import PairedDifference
+from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, check_format
+from workflow_src.registry import main_metric
+from workflow_src.spec import Metric
+
+AGAIN_COMPARED = "compare the rows again"
 
 
 class CleaningStep(Lenient):
@@ -88,3 +101,60 @@ class Traces(Lenient):
     pool: int
     searches: dict[str, FollowedSearch]
     examples: tuple[Example, ...]
+
+
+RowKey = tuple[str, str, int]
+# Differences by metric, of a row (system, name, seed) from an autoregressive one.
+Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Significance:
+    """The content of significance.json: the test, and pairs of rows.
+
+    `tested` has entries by row, why it is compared (with its baseline or its control), removal and metric; `pairs` are
+    differences from every autoregressive row.
+    """
+
+    test: dict[str, Any]
+    tested: Mapping[tuple[RowKey, str, str, str], Mapping[str, Any]]
+    pairs: Pairs
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The settings chosen on dev for a decode and seed, and the tried points: settings, figures and `mean_steps`.
+
+    `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` is the deciding one.
+    """
+
+    decode: ShownDecode
+    seed: int
+    chosen: dict[str, Any]
+    points: list[dict[str, Any]]
+    at_edge: Sequence[str] = ()
+    metric: Metric = dataclasses.field(default_factory=main_metric)
+
+    @property
+    def quality(self) -> float:
+        """The main metric of the chosen settings."""
+        figure: float = chosen_point(self.points, self.chosen)[main_metric().name]
+        return figure
+
+
+def read_significance(path: str | Path) -> Significance:
+    """The content of significance.json. Raises ArtifactError for another format, or without the test or the pairs."""
+    content = read_json(path)
+    check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
+    if not {"test", "pairs"} <= content.keys():
+        raise ArtifactError(path, "has no test or no pairs of rows", AGAIN_COMPARED)
+    tested: dict[tuple[RowKey, str, str, str], Mapping[str, Any]] = {}
+    pairs: dict[tuple[RowKey, RowKey], dict[str, PairedDifference]] = {}
+    for entry in content["pairs"]:
+        row, other = (entry["system"], entry["name"], entry["seed"]), (*entry["other"], entry["seed"])
+        if entry["why"] == "autoregressive":
+            difference = PairedDifference(entry["difference"], entry["error"], entry["sentence"])
+            pairs.setdefault((row, other), {})[entry["metric"]] = difference
+        else:
+            tested[row, entry["why"], entry["variant"], entry["metric"]] = entry
+    return Significance(content["test"], tested, pairs)

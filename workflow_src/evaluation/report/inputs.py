@@ -14,8 +14,15 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.content import Content
 from workflow_src.evaluation.manifest import Manifest, Row
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report import analyses, figures_learning, results
-from workflow_src.evaluation.report.files import CorpusSummary, EncodedText, Traces
+from workflow_src.evaluation.report import analyses, figures_learning
+from workflow_src.evaluation.report.files import (
+    Choice,
+    CorpusSummary,
+    EncodedText,
+    Significance,
+    Traces,
+    read_significance,
+)
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
@@ -83,9 +90,9 @@ class Inputs:
     logs: list[figures_learning.Log]
     systems: list[TrainedSystem]
     analyses: Mapping[str, Content]
-    choices: list[results.Choice]
+    choices: list[Choice]
     # By test set.
-    significance: Mapping[str, results.Significance]
+    significance: Mapping[str, Significance]
     speed: Speed | None
     traces: Traces | None
     corpus: CorpusSummary
@@ -142,7 +149,7 @@ def load(
         systems=systems,
         analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
-        significance=dict(zip(manifest.test_sets, map(results.read_significance, significance), strict=False)),
+        significance=dict(zip(manifest.test_sets, map(read_significance, significance), strict=False)),
         speed=read_speed(speed) if speed else None,
         traces=read_file(Traces, traces) if traces else None,
         corpus=read_file(CorpusSummary, corpus) if corpus else CorpusSummary(),
@@ -171,7 +178,7 @@ def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifes
                 )
 
 
-def _choice(manifest: Manifest, row: Row, content: dict[str, Any]) -> results.Choice:
+def _choice(manifest: Manifest, row: Row, content: dict[str, Any]) -> Choice:
     decode, edges = manifest.decode(*row.key), content["at_edge"]
     metric = next(m for m in manifest.metrics if m.name == content.get("tune_by", manifest.main.name))
-    return results.Choice(decode, row.seed, content["chosen"], content["curve"], edges, metric)
+    return Choice(decode, row.seed, content["chosen"], content["curve"], edges, metric)

@@ -6,7 +6,6 @@ table of its report (`config.experiment.removal`).
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Iterable, Mapping
@@ -17,24 +16,29 @@ import pandas as pd
 
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.results import KEY, Mean, Results, as_csv, means, read_results
+from workflow_src.evaluation.report.csv_tables import TEXT, as_csv, read_csv
+from workflow_src.evaluation.report.results import KEY, Mean, Results, means, read_results
 from workflow_src.registry import main_metric, project_metrics
 
 METRICS = tuple(metric for metric in project_metrics() if metric.leaderboard)
 SCORES = tuple(
     f"{metric.name}{end}" for metric in METRICS for end in (("", "_low", "_high") if metric.uncertainty else ("",))
 )
+# The main metric on dev, of rows that were decoded there.
+ON_DEV = f"{main_metric().name}_dev"
 COLUMNS = (
     *"experiment corpus source target test_set system family preset data search settings engine seed".split(),
     *SCORES,
+    ON_DEV,
     *"latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit signature".split(),
 )
 # Columns that identify a run: rows of a run that are read later replace all its earlier rows.
 RUN = ("experiment", "corpus", "source", "target")
-NUMBERS = (*SCORES, "latency_ms", "sentences_per_second")
+NUMBERS = (*SCORES, ON_DEV, "latency_ms", "sentences_per_second")
 # Digits of figures, enough that rounding them again in tables changes nothing.
 DIGITS = 4
 Row = Mapping[str, str]
+ADVICE = "name a CSV file that `continuum leaderboard` wrote"
 
 
 def rows_of(results: Results) -> list[dict[str, str]]:
@@ -51,6 +55,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit"),
     }
+    on_dev = means(results.shown("dev"), KEY)
     cells = []
     for number, split in enumerate(record["splits"]):
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
@@ -61,20 +66,22 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         }
         figures = means(results.shown(split), KEY)
         for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):
-            of_row = figures.get(tuple(row[name] for name in KEY))
-            if of_row is not None:
+            key = tuple(row[name] for name in KEY)
+            if of_row := figures.get(key):
                 # Speed is measured on the main test set.
                 timing = {} if number == 0 else dict.fromkeys(("threads", "batch"))
                 settings = {"settings": settings_text(json.loads(row["settings"])), "data": row["trained_on"]}
-                cells.append(_cells(row | about | settings | timing | _figures(of_row)))
+                cells.append(_cells(row | about | settings | timing | _figures(of_row, on_dev.get(key, {}))))
     return cells
 
 
-def _figures(means: Mapping[str, Mean]) -> dict[str, str]:
+def _figures(of_row: Mapping[str, Mean], on_dev: Mapping[str, Mean]) -> dict[str, str]:
     """Figures of a row by column."""
-    figures = {name: _fixed(means[name].value) for name in NUMBERS if name in means}
+    figures = {name: _fixed(of_row[name].value) for name in NUMBERS if name in of_row}
+    if dev := on_dev.get(main_metric().name):
+        figures[ON_DEV] = _fixed(dev.value)
     for metric in METRICS:
-        mean = means.get(metric.name)
+        mean = of_row.get(metric.name)
         if mean and mean.low is not None and mean.high is not None:
             figures |= {f"{metric.name}_low": _fixed(mean.low), f"{metric.name}_high": _fixed(mean.high)}
     return figures
@@ -102,33 +109,14 @@ def read(path: str | Path) -> list[dict[str, str]]:
     Raises ArtifactError for anything else.
     """
     path = Path(path)
-    if path.suffix == ".csv":
-        return _read_csv(path)
-    return rows_of(read_results(path))
-
-
-def _read_csv(path: Path) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            rows, heads = list(reader), tuple(reader.fieldnames or ())
-    except (OSError, UnicodeDecodeError, csv.Error) as failure:
-        raise ArtifactError(path, f"cannot be read as a leaderboard: {failure}", "name another file") from failure
-    if heads != COLUMNS:
-        differing = sorted(set(heads) ^ set(COLUMNS)) or ["their order"]
-        raise ArtifactError(
-            path,
-            f"has other columns than a leaderboard ({', '.join(differing)})",
-            "name a CSV file that `continuum leaderboard` wrote",
-        )
+    if path.suffix != ".csv":
+        return rows_of(read_results(path))
+    table = read_csv(path, dict.fromkeys(COLUMNS, TEXT), ADVICE, optional=(ON_DEV,))
+    rows: list[dict[str, str]] = table.to_dict("records")
     for number, row in enumerate(rows, 2):
-        if None in row or None in row.values():
-            raise ArtifactError(path, f"has not {len(COLUMNS)} cells", "mend the line", line=number)
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == main_metric().name):
-                raise ArtifactError(
-                    path, f"has {row[name] or 'nothing'} as {name}", "write a number there", line=number
-                )
+                raise ArtifactError(path, f"has {row[name] or 'nothing'} as {name}", "write a number", line=number)
     return rows
 
 
@@ -151,7 +139,9 @@ def merge(row_lists: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]
 
 
 def csv_text(rows: Iterable[Row]) -> str:
-    return as_csv(pd.DataFrame(rows, columns=list(COLUMNS)))
+    """The rows as a CSV file; the column of figures on dev is there where some row has one."""
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return as_csv(table if table[ON_DEV].any() else table.drop(columns=ON_DEV))
 
 
 def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:

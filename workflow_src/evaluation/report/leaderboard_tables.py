@@ -18,13 +18,13 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.manifest import EngineKey, changed, common_label, words
 from workflow_src.evaluation.report import markdown
-from workflow_src.evaluation.report.leaderboard import NUMBERS, RUN, Row
-from workflow_src.evaluation.report.needs import carried_roles, close_to_best, helpers, served
+from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
+from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
 from workflow_src.registry import engines, families, main_metric, refinement, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.recommended import option_words
-from workflow_src.spec import Metric, Search, SearchSettings, parse
+from workflow_src.spec import Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
 LEVEL = 0.3
@@ -53,6 +53,18 @@ class Entry:
     @property
     def latency_ms(self) -> float | None:
         return self.means["latency_ms"].value if "latency_ms" in self.means else None
+
+    @property
+    def shown(self) -> Entry:
+        return self
+
+    @property
+    def figures(self) -> Figures:
+        return {main_metric(): self.quality}
+
+    @property
+    def on_dev(self) -> Figures:
+        return {main_metric(): self.means[ON_DEV].value} if ON_DEV in self.means else {}
 
     @property
     def row(self) -> Row:
@@ -162,17 +174,9 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
     return [Entry(of_seeds, count, by_entry[(number,)]) for number, (of_seeds, count) in enumerate(decodes)]
 
 
-def _latency(entry: Entry) -> float | None:
-    return entry.latency_ms
-
-
-def _figures(entry: Entry) -> dict[Metric, float]:
-    return {main_metric(): entry.quality}
-
-
 def best(candidates: Sequence[Entry]) -> Entry:
     """The fastest entry whose quality is within LEVEL of the highest."""
-    return close_to_best(candidates, _figures, _latency, LEVEL)[1][0]
+    return close_to_best(candidates, LEVEL)[1][0]
 
 
 def entries_with(every: Iterable[Entry], column: str, value: str, without: Collection[str] = ()) -> list[Entry]:
@@ -196,14 +200,15 @@ def selection(candidates: Sequence[Entry]) -> list[Entry]:
         if not helpers(entry):
             alone.setdefault(entry.row["family"], []).append(entry)
     leading = [best(members) for members in alone.values()]
-    rival = max((entry for entry in leading if entry.autoregressive), key=lambda entry: entry.quality, default=None)
-    if rival:
+    rivals = [entry for entry in leading if entry.autoregressive]
+    if rivals:
+        rival, _ = close_to_best(rivals, 0)
         columns = [*RUN, "system"]
         same_system = [entry for entry in candidates if all(entry.row[name] == rival.row[name] for name in columns)]
-        leading.append(close_to_best(same_system, _figures, _latency, math.inf)[1][0])
+        leading.append(close_to_best(same_system, math.inf)[1][0])
     leading = _distinct([*leading, *needs(candidates).values()])
-    by_kind = sorted(map(best, kinds.values()), key=_by_quality)
-    table = _distinct([*leading, *by_kind])[: max(MOST_ROWS, len(leading))]
+    by_kind = sorted(deciding(map(best, kinds.values())), key=lambda pair: -pair[1][main_metric()])
+    table = _distinct([*leading, *(entry for entry, _ in by_kind)])[: max(MOST_ROWS, len(leading))]
     return sorted(table, key=lambda entry: (not entry.autoregressive, -entry.quality))
 
 
@@ -211,13 +216,9 @@ def _distinct(listed: Iterable[Entry]) -> list[Entry]:
     return list({id(entry): entry for entry in listed}.values())
 
 
-def _by_quality(entry: Entry) -> float:
-    return -entry.quality
-
-
 def needs(candidates: Sequence[Entry]) -> dict[str, Entry]:
     """Needs of readers, each with the entry of a corpus that serves it; needs without an entry are left out."""
-    return served(candidates, lambda entry: entry, _figures, _latency, LEVEL)
+    return served(candidates, LEVEL)
 
 
 def command(entry: Entry) -> str:
@@ -252,6 +253,7 @@ def _entry_cells(entry: Entry, words: Mapping[str, str | Cell], throughput: bool
     speed, rate = entry.latency_ms, entry.means.get("sentences_per_second")
     return {
         **words,
+        f"{main_metric().title} on dev": entry.means[ON_DEV].text(1, entry.seeds) if ON_DEV in entry.means else "",
         main_metric().title: entry.means[main_metric().name].text(1, entry.seeds),
         "ms": "" if speed is None else f"{speed:.2f}",
         **({"sentences / s": f"{rate.value:,.0f}" if rate else ""} if throughput else {}),

@@ -12,7 +12,6 @@ from workflow_src.evaluation.document import (
     Beside,
     Block,
     Caption,
-    CaptionBelow,
     Cell,
     Code,
     Command,
@@ -83,9 +82,6 @@ def markdown(document: Document) -> str:
     """The document with its tables, and links to its pictures in the folder `figures`."""
     tables, figures = itertools.count(1), itertools.count(1)
 
-    def table_title(numbered: bool) -> str:
-        return f"Table {next(tables)}" if numbered else ""
-
     def rendered(blocks: Sequence[Block]) -> Iterator[str]:
         for block in blocks:
             match block:
@@ -106,7 +102,7 @@ def markdown(document: Document) -> str:
                 case Command():
                     yield f"```\n{block.text}\n```"
                 case Table():
-                    yield _captioned(block.caption, table_title(block.numbered))
+                    yield _captioned(block.caption, f"Table {next(tables)}" if block.numbered else "")
                     yield table(block)
                     yield _notes(block.caption)
                 case Picture():
@@ -115,9 +111,6 @@ def markdown(document: Document) -> str:
                     yield _notes(block.caption)
                 case Example():
                     yield _example(block)
-                case CaptionBelow():
-                    yield _captioned(block.caption, table_title(block.numbered))
-                    yield _notes(block.caption)
 
     parts = [f"# {plain(document.title)}", *map(paragraph, document.about)]
     parts += [*rendered(document.summary), *rendered(document.sections)]

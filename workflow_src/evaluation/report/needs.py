@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from workflow_src.registry import named_systems, refinement, searches
@@ -27,7 +27,27 @@ class Shown(Protocol):
     def settings(self) -> SearchSettings | None: ...
 
 
-Candidate = TypeVar("Candidate")
+Figures = Mapping[Metric, float]
+
+
+class Candidate(Protocol):
+    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured,
+    and its latency in milliseconds, None where it was not timed."""
+
+    @property
+    def shown(self) -> Shown: ...
+
+    @property
+    def figures(self) -> Figures: ...
+
+    @property
+    def on_dev(self) -> Figures: ...
+
+    @property
+    def latency_ms(self) -> float | None: ...
+
+
+Row = TypeVar("Row", bound=Candidate)
 
 
 def carried_roles() -> set[str | None]:
@@ -64,56 +84,54 @@ NEEDS: dict[str, Callable[[Shown], bool]] = {
 }
 
 
-def close_to_best(
-    candidates: Sequence[Candidate],
-    figures: Callable[[Candidate], Mapping[Metric, float]],
-    latency: Callable[[Candidate], float | None],
-    margin: float,
-) -> tuple[Candidate, list[Candidate]]:
-    """The best candidate, and those within the margin of it in each of its figures, the fastest first.
+def deciding(candidates: Iterable[Row]) -> list[tuple[Row, Figures]]:
+    """Candidates with the figures that decide between them: those on dev where all have some, else those on test."""
+    listed = list(candidates)
+    on_dev = all(candidate.on_dev for candidate in listed)
+    return [(candidate, candidate.on_dev if on_dev else candidate.figures) for candidate in listed]
+
+
+def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[Row]]:
+    """The best candidate, and those within the margin of it in each of the figures that decide, the fastest first.
 
     The first of the metrics decides which one is the best. Of equally fast ones, and of those without a latency, the
     best comes first.
     """
-    metrics = list(dict.fromkeys(metric for candidate in candidates for metric in figures(candidate)))
+    decided = deciding(candidates)
+    metrics = list(dict.fromkeys(metric for _, figures in decided for metric in figures))
 
-    def goodness(candidate: Candidate) -> list[float]:
-        ours = figures(candidate)
+    def goodness(pair: tuple[Row, Figures]) -> list[float]:
+        _, ours = pair
         return [metric.sign * ours[metric] if metric in ours else -math.inf for metric in metrics]
 
-    def speed_and_goodness(candidate: Candidate) -> tuple[float, list[float]]:
-        milliseconds = latency(candidate)
-        return -math.inf if milliseconds is None else -milliseconds, goodness(candidate)
+    def speed_and_goodness(pair: tuple[Row, Figures]) -> tuple[float, list[float]]:
+        milliseconds = pair[0].latency_ms
+        return -math.inf if milliseconds is None else -milliseconds, goodness(pair)
 
-    def is_close(candidate: Candidate) -> bool:
-        ours = figures(candidate)
-        return all(
+    best, highest = max(decided, key=goodness)
+    close = [
+        (candidate, ours)
+        for candidate, ours in decided
+        if all(
             metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
-            for metric, figure in figures(best).items()
+            for metric, figure in highest.items()
         )
+    ]
+    return best, [candidate for candidate, _ in sorted(close, key=speed_and_goodness, reverse=True)]
 
-    best = max(candidates, key=goodness)
-    return best, sorted(filter(is_close, candidates), key=speed_and_goodness, reverse=True)
 
-
-def served(
-    candidates: Sequence[Candidate],
-    shown: Callable[[Candidate], Shown],
-    figures: Callable[[Candidate], Mapping[Metric, float]],
-    latency: Callable[[Candidate], float | None],
-    margin: float,
-) -> dict[str, Candidate]:
+def served(candidates: Sequence[Row], margin: float) -> dict[str, Row]:
     """The fastest candidate within the margin of the best one, by need; needs without one are left out.
 
     The margin of the fastest one of all is `FASTEST`, and it must have been timed.
     """
-    chosen: dict[str, Candidate] = {}
+    chosen: dict[str, Row] = {}
     for need, serves in NEEDS.items():
-        fitting = [candidate for candidate in candidates if serves(shown(candidate))]
+        fitting = [candidate for candidate in candidates if serves(candidate.shown)]
         if not fitting:
             continue
         fastest = need == FASTEST_NEED
-        _, (row, *_) = close_to_best(fitting, figures, latency, FASTEST if fastest else margin)
-        if not fastest or latency(row) is not None:
+        _, (row, *_) = close_to_best(fitting, FASTEST if fastest else margin)
+        if not fastest or row.latency_ms is not None:
             chosen[need] = row
     return chosen

@@ -20,8 +20,7 @@ from workflow_src.evaluation.document import (
 from workflow_src.evaluation.manifest import Manifest, colour_class, words
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report.files import CorpusSummary, FollowedSearch, Traces
-from workflow_src.evaluation.report.results import Choice
+from workflow_src.evaluation.report.files import Choice, CorpusSummary, FollowedSearch, Traces
 from workflow_src.registry import main_metric, searches
 
 

@@ -6,11 +6,9 @@ a new metric is a new value of a column. `provenance.json` says what both are ma
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +17,24 @@ import pandas as pd
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
-from workflow_src.errors import ArtifactError, short_repr
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.content import Content
-from workflow_src.evaluation.manifest import Key, Manifest, ShownDecode
+from workflow_src.evaluation.manifest import Key, Manifest
 from workflow_src.evaluation.manifest import Row as ManifestRow
-from workflow_src.evaluation.quality import significance
-from workflow_src.evaluation.quality.choosing import chosen_point
-from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.report.csv_tables import BOOL, COUNT, NUMBER, TEXT, as_csv, as_table, read_csv
+from workflow_src.evaluation.report.files import RowKey, Significance
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import check_format
-from workflow_src.registry import main_metric, metrics
+from workflow_src.registry import metrics
 from workflow_src.spec import Metric
 
 AGAIN = "make the report again"
-AGAIN_COMPARED = "compare the rows again"
 # Written after the tables.
 RECORD = "provenance.json"
 FORMAT = 5
-TEXT, COUNT, NUMBER = "str", "Int64", "float64"
-# Unknown values by type, and how cells are read.
-ABSENT = {TEXT: "", COUNT: pd.NA, NUMBER: math.nan}
-CELLS: dict[str, Callable[[str], Any]] = {TEXT: str, COUNT: int, NUMBER: float}
-CELLS["bool"] = {"True": True, "False": False}.__getitem__
 # Types of the columns by file.
 COLUMNS: dict[str, dict[str, str]] = {
     # An empty variant is that of figures which do not depend on repetitions. `p` is that of the difference from the row
@@ -62,7 +53,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         **dict.fromkeys(("system", "decode"), TEXT),
         "seed": COUNT,
         "family": TEXT,
-        **dict.fromkeys(("autoregressive", "means_repetitions"), "bool"),
+        **dict.fromkeys(("autoregressive", "means_repetitions"), BOOL),
         **dict.fromkeys(("preset", "data", "trained_on", "search", "label", "settings", "chosen", "engine"), TEXT),
         **dict.fromkeys(("parameters", "updates", "target_tokens"), COUNT),
         "minutes": NUMBER,
@@ -75,63 +66,6 @@ KEY = ["system", "decode", "seed"]
 # The difference from the control row, which differs in the refining search alone, in the main metric.
 FROM_CONTROL = "from_control"
 TIMES = ("latency_ms", "latency_std", "sentences_per_second", "speedup")
-
-RowKey = tuple[str, str, int]
-# Differences by metric, of a row (system, name, seed) from an autoregressive one.
-Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Significance:
-    """The content of significance.json: the test, the size of the test set, and pairs of rows.
-
-    `tested` has entries by row, why it is compared (with its baseline or its control), removal and metric; `pairs` are
-    differences from every autoregressive row.
-    """
-
-    test: dict[str, Any]
-    sentences: int
-    tested: Mapping[tuple[RowKey, str, str, str], Mapping[str, Any]]
-    pairs: Pairs
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """The settings chosen on dev for a decode and seed, and the tried points: settings, figures and `mean_steps`.
-
-    `at_edge`: a sentence for each setting that was chosen at the edge of its values. `metric` is the deciding one.
-    """
-
-    decode: ShownDecode
-    seed: int
-    chosen: dict[str, Any]
-    points: list[dict[str, Any]]
-    at_edge: Sequence[str] = ()
-    metric: Metric = dataclasses.field(default_factory=main_metric)
-
-    @property
-    def quality(self) -> float:
-        """The main metric of the chosen settings."""
-        figure: float = chosen_point(self.points, self.chosen)[main_metric().name]
-        return figure
-
-
-def read_significance(path: str | Path) -> Significance:
-    """The content of significance.json. Raises ArtifactError for another format, or without the test or the pairs."""
-    content = read_json(path)
-    check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
-    if not {"test", "sentences", "pairs"} <= content.keys():
-        raise ArtifactError(path, "has no test or no pairs of rows", AGAIN_COMPARED)
-    tested: dict[tuple[RowKey, str, str, str], Mapping[str, Any]] = {}
-    pairs: dict[tuple[RowKey, RowKey], dict[str, PairedDifference]] = {}
-    for entry in content["pairs"]:
-        row, other = (entry["system"], entry["name"], entry["seed"]), (*entry["other"], entry["seed"])
-        if entry["why"] == "autoregressive":
-            difference = PairedDifference(entry["difference"], entry["error"], entry["sentence"])
-            pairs.setdefault((row, other), {})[entry["metric"]] = difference
-        else:
-            tested[row, entry["why"], entry["variant"], entry["metric"]] = entry
-    return Significance(content["test"], content["sentences"], tested, pairs)
 
 
 def signature_tokeniser(signature: str) -> str:
@@ -258,49 +192,6 @@ class Results:
             raise ArtifactError(folder / "rows.csv", "has a row twice", AGAIN)
 
 
-def as_csv(table: pd.DataFrame) -> str:
-    """A table as the text of a CSV file with a line of headings; unknown values are empty."""
-    text: str = table.to_csv(index=False, lineterminator="\n")
-    return text
-
-
-def as_table(entries: Iterable[Mapping[str, Any]], name: str) -> pd.DataFrame:
-    """Entries as the table of a file; absent text is empty, and absent numbers are unknown."""
-    listed = list(entries)
-    columns = {}
-    for column, kind in COLUMNS[name].items():
-        cells = [ABSENT.get(kind) if entry.get(column) is None else entry[column] for entry in listed]
-        columns[column] = pd.Series(cells, dtype=kind)
-    return pd.DataFrame(columns)
-
-
-def read_table(path: Path) -> pd.DataFrame:
-    """A table from its file. Raises ArtifactError where it is missing or damaged, or has other columns."""
-    types = COLUMNS[path.name]
-    entries = []
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            heads = list(reader.fieldnames or ())
-            if heads != list(types):
-                differing = sorted({*heads} ^ {*types}) or ["their order"]
-                raise ArtifactError(path, f"has other columns than {path.name} has ({', '.join(differing)})", AGAIN)
-            for line in reader:
-                if None in line or None in line.values():
-                    raise ArtifactError(path, f"has not {len(heads)} cells", AGAIN, line=reader.line_num)
-                entry = {}
-                for column, text in line.items():
-                    try:
-                        entry[column] = CELLS[types[column]](text) if text else None
-                    except (ValueError, KeyError):
-                        problem = f"has {short_repr(text)} as {column}"
-                        raise ArtifactError(path, problem, AGAIN, line=reader.line_num) from None
-                entries.append(entry)
-    except (OSError, UnicodeDecodeError, csv.Error) as failure:
-        raise ArtifactError(path, f"cannot be read as a table: {failure}", AGAIN) from failure
-    return as_table(entries, path.name)
-
-
 def read_results(named: str | Path) -> Results:
     """The results of an experiment, from its name, its folder, its report's folder, or the path of a file there.
 
@@ -316,7 +207,8 @@ def read_results(named: str | Path) -> Results:
     keys = {"experiment", "dataset", "source", "target", "splits", "metrics", "reference", "signatures", "provenance"}
     if lacking := sorted(keys - record.keys()):
         raise ArtifactError(folder / RECORD, f"lacks {', '.join(lacking)}", AGAIN)
-    results = Results(read_table(folder / "rows.csv"), read_table(folder / "figures.csv"), record)
+    rows, figures = (read_csv(folder / name, COLUMNS[name], AGAIN) for name in ("rows.csv", "figures.csv"))
+    results = Results(rows, figures, record)
     results.check(folder)
     return results
 
@@ -366,7 +258,8 @@ def build(
         "reference": manifest.reference and list(manifest.reference.key),
         "signatures": signatures,
     }
-    return Results(as_table(rows.values(), "rows.csv"), as_table(figures, "figures.csv"), content)
+    described = as_table(list(rows.values()), COLUMNS["rows.csv"])
+    return Results(described, as_table(figures, COLUMNS["figures.csv"]), content)
 
 
 def _described(

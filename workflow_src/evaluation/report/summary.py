@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.tables import Group, Line
+from workflow_src.evaluation.report.lines import Group, Line
 
 # Reasons that a sentence names.
 MOST_REASONS = 3

@@ -5,27 +5,26 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 from workflow_src.evaluation.document import Block, Caption, Cell, Code, Command, Paragraph, Strong, Table, table_of
-from workflow_src.evaluation.manifest import Key, Row
+from workflow_src.evaluation.manifest import Key, Row, ShownDecode
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.needs import FASTEST, close_to_best, served
+from workflow_src.evaluation.report.needs import FASTEST, Figures, close_to_best, deciding, served
 from workflow_src.evaluation.report.results import KEY, Results, means
+from workflow_src.evaluation.report.tables import row_words
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.choice import choice_words
 from workflow_src.serving.recommended import translate_command
-from workflow_src.spec import Metric
 
 EXAMPLES = 10
-Figures = Mapping[Metric, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +33,7 @@ class Candidate:
     far as measured, and its latency in milliseconds, None where it was not timed."""
 
     row: Row
+    shown: ShownDecode
     figures: Figures
     on_dev: Figures
     latency_ms: float | None
@@ -45,51 +45,32 @@ def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:
     first_seed, split = manifest.rows[0].seed, manifest.plan.shown_split
     by_split = {each: means(measured.shown(each, manifest.report.remove_repetitions), KEY) for each in (split, "dev")}
     chosen = {(*choice.decode.key, choice.seed): {manifest.main: choice.quality} for choice in inputs.choices}
-    deciding = [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
+    metrics = [metric for metric in manifest.metrics if metric == manifest.main or metric.decides]
     candidates = []
     for row in manifest.rows:
         if (row.seed, row.split) != (first_seed, split):
             continue
         key = (*row.key, row.seed)
-        on_split, on_dev = (by_split[each].get(key, {}) for each in (split, "dev"))
+        on_split, means_on_dev = (by_split[each].get(key, {}) for each in (split, "dev"))
         figures, dev_figures = (
-            {metric: of[metric.name].value for metric in deciding if metric.name in of} for of in (on_split, on_dev)
+            {metric: of[metric.name].value for metric in metrics if metric.name in of}
+            for of in (on_split, means_on_dev)
         )
         latency = on_split["latency_ms"].value if "latency_ms" in on_split else None
-        candidates.append(Candidate(row, figures, dev_figures or chosen.get(key, {}), latency))
+        on_dev = dev_figures or chosen.get(key, {})
+        candidates.append(Candidate(row, manifest.decode(*row.key), figures, on_dev, latency))
     return candidates
 
 
-def latency_of(candidate: Candidate) -> float | None:
-    return candidate.latency_ms
-
-
-def decided(candidates: Sequence[Candidate]) -> tuple[Sequence[Candidate], Callable[[Candidate], Figures]]:
-    """The candidates that may be chosen, and the figures that decide: those on dev where a row has some, else those on
-    the split of the tables."""
-    measured = [candidate for candidate in candidates if candidate.on_dev]
-    if measured:
-        return measured, lambda candidate: candidate.on_dev
-    return candidates, lambda candidate: candidate.figures
+def selectable(candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    """The candidates that may be chosen: those with figures on dev where a row has some, else all."""
+    return [candidate for candidate in candidates if candidate.on_dev] or candidates
 
 
 def recommend(candidates: Sequence[Candidate], margin: float) -> Candidate:
     """The fastest candidate within the margin of the best one on dev (`close_to_best`)."""
-    _, (recommended, *_) = close_to_best(*decided(candidates), latency_of, margin)
+    _, (recommended, *_) = close_to_best(selectable(candidates), margin)
     return recommended
-
-
-def by_need(inputs: Inputs, candidates: Sequence[Candidate]) -> dict[str, Candidate]:
-    """Rows by the needs that they serve."""
-    rows, figures = decided(candidates)
-    manifest = inputs.manifest
-    return served(
-        rows,
-        lambda candidate: manifest.decode(*candidate.row.key),
-        figures,
-        latency_of,
-        manifest.report.margin,
-    )
 
 
 def needs_table(
@@ -103,7 +84,7 @@ def needs_table(
     main, on_dev = manifest.main, any(candidate.on_dev for candidate in candidates)
     names: dict[Key, list[str]] = {}
     rows: dict[Key, Candidate] = {}
-    for need, candidate in by_need(inputs, candidates).items():
+    for need, candidate in served(selectable(candidates), manifest.report.margin).items():
         names.setdefault(candidate.row.key, []).append(need)
         rows[candidate.row.key] = candidate
 
@@ -113,7 +94,7 @@ def needs_table(
     entries: list[dict[str, str | Cell]] = [
         {
             "need": "; ".join(names[key]),
-            "row": f"{candidate.row.system}, {manifest.decode(*key).label()}",
+            "row": row_words(candidate.shown),
             "command": Cell(command_of(candidate, inputs, device, precision), code=True),
             f"{main.title} on dev": shown(candidate.on_dev),
             f"{main.title} on {split}": shown(candidate.figures),
@@ -138,7 +119,7 @@ def needs_table(
 def recommended_outputs(recommended: Candidate, inputs: Inputs) -> list[str]:
     """The first translations of a row, without repetitions where its scores are without them, as its bundle gives
     them."""
-    removal = inputs.manifest.decode(*recommended.row.key).removal(inputs.manifest.report.remove_repetitions)
+    removal = recommended.shown.removal(inputs.manifest.report.remove_repetitions)
     path = Path(_translation(recommended, inputs))
     texts = _first(path)
     if removal == "subwords":
@@ -224,16 +205,17 @@ def blocks(
 
 def reasons(candidates: Sequence[Candidate], split: str, margin: float) -> Table:
     """Why a row is recommended, by which figures on which split."""
-    rows, figures = decided(candidates)
-    best, close = close_to_best(rows, figures, latency_of, margin)
-    recommended, main = close[0], next(iter(best.figures))
+    rows = selectable(candidates)
+    best, close = close_to_best(rows, margin)
+    highest = next(figures for candidate, figures in deciding(rows) if candidate is best)
+    recommended, main = close[0], next(iter(highest))
     place = "dev" if best.on_dev else split
     flatters = "" if best.on_dev else " (no row was decoded on dev; this flatters the choice)"
     timed = recommended.latency_ms is not None
     facts = {
         "decided by": f"the {main.best} {main.title} on {place}{flatters}",
         "rows measured on dev": f"{sum(bool(each.on_dev) for each in candidates)} of {len(candidates)}",
-        f"{main.best} on {place}": f"{figures(best)[main]:.2f}",
+        f"{main.best} on {place}": f"{highest[main]:.2f}",
         f"rows within {margin:g} points of it": f"{len(close)}{', this one the fastest' if timed else ''}",
         "this row on dev": f"{recommended.on_dev[main]:.2f}" if recommended.on_dev else "",
         f"this row on {split}": f"{recommended.figures[main]:.2f}",

@@ -13,7 +13,6 @@ from markdown_it import MarkdownIt
 from workflow_src.evaluation.document import (
     Beside,
     Caption,
-    CaptionBelow,
     Cell,
     Code,
     Command,
@@ -65,7 +64,6 @@ leaves = st.one_of(
     tables(),
     st.builds(Picture, st.just("one"), st.none(), captions, texts, st.one_of(texts, st.just(""))),
     st.builds(Example, st.lists(lines, min_size=1, max_size=3).map(tuple)),
-    st.builds(CaptionBelow, captions, st.booleans()),
 )
 blocks = st.recursive(
     leaves,

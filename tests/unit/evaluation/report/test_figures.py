@@ -135,7 +135,7 @@ def test_undominated_points_are_those_that_no_other_beats(points):
 
 
 def timed(decode, milliseconds):
-    return figures_speed.TimedDecode(decode, milliseconds, ((5.0, milliseconds),))
+    return decode, reports.timed(*decode.key, milliseconds)
 
 
 def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
@@ -149,7 +149,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
         for place, engine in enumerate(engines)
     }
     many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
-    of_many = [row.decode for row in figures_speed.rows_to_draw(many)]
+    of_many = [decode for decode, _ in figures_speed.rows_to_draw(many)]
     assert [(decode.system.name, decode.engine.key) for decode in of_many] == [
         (f"lvm{i}", engine) for i in range(7) for engine in ("eager", "onnxruntime-int8")
     ]
@@ -171,6 +171,17 @@ def test_time_against_length_leaves_out_what_distinguishes_no_rows():
         assert names(chart) == expected
         ((_, points),) = drawn(chart).items()
         assert [(row["x"], row["y"]) for row in points if row["series"] == alone] == [(1, 1), (5, 5)]
+
+
+def test_rows_of_one_system_and_library_are_drawn_apart():
+    kinds = ("float32", "int8")
+    decodes = {("teacher", kind): {"search": "greedy", "engine": f"ctranslate2-{kind}"} for kind in kinds}
+    bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
+    speed = reports.speed(*(reports.timed("teacher", kind, 1.0, by_length=bins) for kind in kinds))
+    chart = figures_speed.time_by_length(speed, reports.manifest(decodes)).to_dict()
+    (line,) = (layer for layer in chart["layer"] if layer["mark"]["type"] == "line")
+    one, other = (condition["value"] for condition in line["encoding"]["strokeDash"]["condition"])
+    assert one != other
 
 
 def table(manifest):
@@ -223,9 +234,8 @@ def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
     half = reports.stepped("score", 8) | {"step_size": 0.5}
     quarter = reports.stepped("score", 1) | {"step_size": 0.25}
     decodes = reports.DECODES | {("score", "mine"): half, ("score", "other"): quarter}
-    lines = [line for group in table(reports.manifest(decodes)) for line in group.lines]
-    short = figures_quality.short_labels(lines)
-    labels_by_name = {line.name: short[id(line)] for line in lines if line.system == "score"}
+    decodes = reports.manifest(decodes).decodes
+    labels_by_name = {decode.name: figures_speed.short_label(decode, decodes) for decode in decodes}
     assert labels_by_name["mine"] == SCORE_8 and labels_by_name["score-2"] == SCORE_2
     assert (labels_by_name["other"], labels_by_name["score-1"]) == (f"{SCORE_1} (other)", SCORE_1)
 

@@ -10,6 +10,7 @@ import shlex
 import pytest
 import reports
 from conftest import PROJECT
+from reports import squeezed
 from titles import BLEU, CHRF, GREEDY
 
 from workflow_src.cli import main
@@ -29,8 +30,8 @@ PAGES = [
 # As the project's description of the file has them.
 COLUMNS = (
     "experiment corpus source target test_set system family preset data search settings engine seed bleu bleu_low "
-    "bleu_high chrf comet comet_low comet_high latency_ms threads sentences_per_second batch parameters updates "
-    "target_tokens hardware commit signature"
+    "bleu_high chrf comet comet_low comet_high bleu_dev latency_ms threads sentences_per_second batch parameters "
+    "updates target_tokens hardware commit signature"
 ).split()
 
 
@@ -86,7 +87,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "bleu_low": "29.1260",
         "bleu_high": "31.1260",
         "chrf": "50.0000",
-        **dict.fromkeys(("comet", "comet_low", "comet_high"), ""),
+        **dict.fromkeys(("comet", "comet_low", "comet_high", "bleu_dev"), ""),
         "latency_ms": "2.5000",
         "threads": "1",
         "sentences_per_second": "",
@@ -135,6 +136,27 @@ def test_of_each_decode_the_variant_of_the_main_table_is_taken():
     ]
     variants += [row("teacher", "transformer", "greedy", 40.0)]
     assert [entry["bleu"] for entry in board_rows(variants)] == ["22.0000", "30.0000", "40.0000"]
+
+
+def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
+    rows = [
+        row("ctc", "nat", "ctc-greedy", 41.0),
+        row("ctc", "nat", "ctc-beam", 43.0, beam=5),
+        row("teacher", "transformer", "greedy", 45.0),
+    ]
+    rows += [rows[0] | {"split": "dev", "bleu": 39.0}, rows[1] | {"split": "dev", "bleu": 38.0}]
+    board = board_rows(rows)
+    assert [of_row["bleu_dev"] for of_row in board] == ["39.0000", "38.0000", ""]
+    assert list(csv.DictReader(io.StringIO(leaderboard.csv_text(board)))) == board
+    needed = leaderboard_tables.needs(leaderboard_tables.entries(board))
+    assert {need: entry.quality for need, entry in needed.items()} == {
+        "one pass by itself": 41.0,
+        # The teacher was not decoded on dev, so that test decides.
+        "best of all": 45.0,
+        "autoregressive search": 45.0,
+    }
+    table = markdown.table(leaderboard_tables.experiment_table(leaderboard_tables.entries(board)))
+    assert "BLEU on dev" in table and " 39.0 | 41.0 |" in squeezed(table)
 
 
 def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
@@ -315,6 +337,7 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
         "comet",
         "comet_low",
         "comet_high",
+        "bleu_dev",
         "latency_ms",
         "threads",
         "sentences_per_second",

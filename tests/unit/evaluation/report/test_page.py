@@ -218,8 +218,6 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     rows.append(reports.timed("teacher", "beam-4", 1.0))
     # A row that the experiment has no more.
     rows.append(reports.timed("teacher", "gone", 1.0, by_length=bins))
-    timed = figures_speed.timed_rows(reports.speed(*rows), MANIFEST)
-    assert [row.decode.name for row in figures_speed.rows_to_draw(timed)] == ["score-1", "greedy"]
     drawn = json.dumps(figures_speed.time_by_length(reports.speed(*rows), MANIFEST).to_dict())
     assert f"score: {SCORE_1}" in drawn and f"teacher: {GREEDY}" in drawn and "beam 4" not in drawn
     assert figures_speed.time_by_length(None, MANIFEST) is None

@@ -17,7 +17,7 @@ from titles import BEAM_4
 from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.evaluation.document import Command, Document, Section
 from workflow_src.evaluation.report import html, markdown, needs, page, results, usage
-from workflow_src.evaluation.report.results import Choice
+from workflow_src.evaluation.report.files import Choice
 from workflow_src.registry import main_metric
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
@@ -101,7 +101,9 @@ def test_the_fastest_of_the_best_on_dev_is_recommended(facts, key, dev):
 
 def served(dev=None, **facts):
     """Keys of rows by the needs that they serve."""
-    return {need: chosen.row.key for need, chosen in usage.by_need(*report_inputs(TEST, dev, **facts)).items()}
+    inputs, candidates = report_inputs(TEST, dev, **facts)
+    chosen = needs.served(usage.selectable(candidates), inputs.manifest.report.margin)
+    return {need: candidate.row.key for need, candidate in chosen.items()}
 
 
 def test_every_need_is_served_by_the_fastest_of_its_best_rows_on_dev():

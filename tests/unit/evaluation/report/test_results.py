@@ -13,7 +13,7 @@ from workflow_src import registry
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
-from workflow_src.evaluation.report import results
+from workflow_src.evaluation.report import files, results
 from workflow_src.records.checked import other_format
 
 DECODES = {("teacher", "beam-4"): {"search": "beam", "beam": 4}, ("lvm", "delta-2"): reports.stepped("delta", 2)}
@@ -218,7 +218,7 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     pairs += [key | rival, key | rival | {"metric": "validity"}]
     content = {"format": FORMAT, "test": {"name": "a test"}, "sentences": 9, "pairs": pairs}
     (tmp_path / "significance.json").write_text(json.dumps(content))
-    significance = results.read_significance(tmp_path / "significance.json")
+    significance = files.read_significance(tmp_path / "significance.json")
     manifest = reports.manifest(DECODES, splits=("dev", "test"))
     measured = results.build(manifest, qualities(manifest), tested={"test": significance}).figures
     lines = measured[measured["p"].notna()]
@@ -235,4 +235,3 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     ]
     pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
     assert significance.pairs == {pair: dict.fromkeys(("bleu", "validity"), PairedDifference(0.3, 0.1, 0.02))}
-    assert significance.sentences == 9

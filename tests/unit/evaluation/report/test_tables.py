@@ -16,6 +16,7 @@ from workflow_src.evaluation import conventions
 from workflow_src.evaluation.document import Caption, Cell, GroupRow
 from workflow_src.evaluation.manifest import changed, words
 from workflow_src.evaluation.report import markdown, tables
+from workflow_src.evaluation.report.lines import Group
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -44,7 +45,7 @@ def headings(table, report_manifest=MANIFEST):
 
 def cell(line, heading, report_manifest=MANIFEST):
     """The figure and the note of a line in a column, which may be missing from the table."""
-    block = tables.block([tables.Group("", line.decode.system, (line,))], report_manifest, Caption(""))
+    block = tables.block([Group("", line.decode.system, (line,))], report_manifest, Caption(""))
     found = dict(zip(block.heads, block.rows[1], strict=True)).get(heading, "–")
     return (found, "") if isinstance(found, str) else (found.text, found.note)
 
