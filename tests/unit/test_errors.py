@@ -8,7 +8,6 @@ import pickle
 import pytest
 
 from workflow_src.config.datasets import SubwordsConfig
-from workflow_src.data.download import _WrongSum
 from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
 from workflow_src.errors import (
     ArtifactError,
@@ -68,7 +67,6 @@ PICKLED = (
     ConfigError("base", "lvn", allowed=["teacher", "lvm"], hint="add one"),
     ConfigError("name", problem="missing"),
     OutOfMemory("in update 1", "lower batch_tokens"),
-    _WrongSum("a.gz", "has another sum"),
     _TooLarge(SubwordsConfig(), "joint", 7),
     _TooSmall(SubwordsConfig(), "source", 7),
 )

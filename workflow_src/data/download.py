@@ -21,6 +21,7 @@ log = logging.getLogger("continuum")
 MIRRORS_VARIABLE = "CONTINUUM_MIRRORS"
 DOWNLOADS = Path("downloads")
 SLOWEST = 1000  # bytes a second; a server that is slower has stalled
+LOG_SECONDS = 10
 BLOCK = 1 << 18
 # Bytes of one part of a path; most disks allow 255.
 LONGEST_NAME = 200
@@ -72,53 +73,15 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def fetch(
-    name: str,
-    file: RemoteFile,
-    folder: str | Path,
-    mirrors: Sequence[str | Path] = (),
-    allow_unpinned: bool = False,
-    patience: Patience = Patience(),
-) -> tuple[Path, str]:
-    """A local copy of `file`, and its SHA-256: of a mirror, or in `folder`, where it is downloaded to if need be.
-
-    `name` is the file's key in the dataset, for messages. A file appears under its name only when it is whole and its
-    sum is right. Without a sum its size is compared, if the dataset gives one. Raises ArtifactError when a sum or size
-    is wrong (the file, both sums and what to do), when the sum is not known yet and `allow_unpinned` is false, or when
-    the network fails for good.
-    """
-    path = Path(folder) / places(file)[0]
-    wrong: list[tuple[Path, dict[str, str]]] = []
-    for mirror, candidate in _in_mirrors(file, mirrors):
-        sums = _sums(candidate, file)
-        if _is_right(sums, file):
-            log.info("%s: found in mirror %s", name, mirror)
-            return candidate, _checked(name, candidate, sums, file, allow_unpinned)
-        wrong.append((candidate, sums))
-    if path.is_file():
-        sums = _sums(path, file)
-        if _is_right(sums, file):
-            return path, _checked(name, path, sums, file, allow_unpinned)
-        sum_name = SUMS[file.check]
-        log.warning("%s: %s has another %s than the configuration; downloading it again", name, path, sum_name)
-    elif wrong:
-        # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
-        candidate, sums = wrong[0]
-        return candidate, _checked(name, candidate, sums, file, allow_unpinned)
-    _download(name, file, path, patience)
-    return path, _checked(name, path, _sums(path, file), file, allow_unpinned)
-
-
 def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
-    """Path of a file that `fetch` may need no network for, its sum not compared; None where none is on this machine."""
-    paths = [path for _, path in _in_mirrors(file, mirrors)] + [Path(folder) / places(file)[0]]
+    """Path of a file that `Files` may need no network for, its sum not compared; None where none is on this machine."""
+    paths = (*_in_mirrors(file, mirrors), Path(folder) / places(file)[0])
     return next((path for path in paths if path.is_file()), None)
 
 
-def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[tuple[str | Path, Path]]:
-    """The mirrors that have a file, and the file's path there."""
-    paths = ((mirror, Path(mirror) / place) for mirror in mirrors for place in places(file))
-    return [(mirror, path) for mirror, path in paths if path.is_file()]
+def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[Path]:
+    """Where mirrors may have a file."""
+    return [Path(mirror) / place for mirror in mirrors for place in places(file)]
 
 
 def _sums(path: Path, file: RemoteFile) -> dict[str, str]:
@@ -131,42 +94,22 @@ def _sums(path: Path, file: RemoteFile) -> dict[str, str]:
     return {kind: summed.hexdigest() for kind, summed in hashes.items()}
 
 
-def _is_right(sums: Mapping[str, str], file: RemoteFile) -> bool:
-    """Whether a local file has the sum of the dataset, or the dataset gives none."""
-    return file.check == "none" or file.digest == sums[file.check]
+def _difference(name: str, where: str, path: Path, sums: Mapping[str, str], file: RemoteFile) -> ArtifactError | None:
+    """The error of a local file, which is from `where`, that is not what the dataset says.
 
-
-def _checked(name: str, path: Path, sums: Mapping[str, str], file: RemoteFile, allow_unpinned: bool) -> str:
-    digest = sums["sha256"]
+    A right sum says more than a size.
+    """
+    size = path.stat().st_size
+    is_of_size = file.size in (None, size)
+    hint = "delete or replace it, or, if it was changed on purpose, correct {} of files.{} in the dataset"
     if file.check == "none":
-        if file.size not in (None, path.stat().st_size):
-            raise _wrong_size(name, str(path), file, path.stat().st_size)
-        if not allow_unpinned:
-            raise ArtifactError(
-                path,
-                f"has SHA-256 {digest}, and the dataset gives none to compare it with",
-                f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
-            )
-        log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
-        return digest
-    if not _is_right(sums, file):
-        raise _wrong_sum(name, str(path), sums[file.check], file, path.stat().st_size)
-    log.info("%s: %s is as expected", name, SUMS[file.check])
-    return digest
-
-
-def _wrong_sum(name: str, where: str, digest: str, file: RemoteFile, size: int) -> ArtifactError:
-    sizes = f" ({size} bytes instead of {file.size})" if file.size not in (None, size) else ""
-    problem = f"has {SUMS[file.check]} {digest}, but {file.digest} is expected{sizes}"
-    return _WrongSum(where, problem, _replace_hint(file.check, name))
-
-
-def _wrong_size(name: str, where: str, file: RemoteFile, size: int) -> ArtifactError:
-    return ArtifactError(where, f"has {size} bytes, but {file.size} are expected", _replace_hint("size", name))
-
-
-def _replace_hint(setting: str, name: str) -> str:
-    return f"delete or replace it, or, if it was changed on purpose, correct {setting} of files.{name} in the dataset"
+        problem = f"has {size} bytes, but {file.size} are expected"
+        return None if is_of_size else ArtifactError(where, problem, hint.format("size", name))
+    if sums[file.check] == file.digest:
+        return None
+    sizes = "" if is_of_size else f" ({size} bytes instead of {file.size})"
+    problem = f"has {SUMS[file.check]} {sums[file.check]}, but {file.digest} is expected{sizes}"
+    return ArtifactError(where, problem, hint.format(file.check, name))
 
 
 def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> None:
@@ -197,10 +140,6 @@ def _download(name: str, file: RemoteFile, path: Path, patience: Patience) -> No
     path.chmod(new_file_mode())
 
 
-class _WrongSum(ArtifactError):
-    """A file with another sum than expected, whose download ended without an error."""
-
-
 def _reason(problem: BaseException, url: str) -> str:
     text = " ".join(str(problem).replace(url, shown(url)).split())
     return text if len(text) <= 200 else f"{text[:197]}..."
@@ -214,7 +153,7 @@ class _Downloader:
         self.name, self.file, self.patience = name, file, patience
         # By which a server knows the version that the first bytes came from.
         self.validator: str | None = None
-        self.wrong_sums = 0
+        self.wrong_files = 0
 
     def __call__(self, url: str, output_file: str, _pooch: Any) -> None:
         import requests
@@ -231,24 +170,23 @@ class _Downloader:
                 self._stream(url, output)
                 self._check(url, output)
                 return
-            except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError, _WrongSum) as failure:
+            except (requests.RequestException, urllib3.exceptions.HTTPError, ConnectionError, ArtifactError) as failure:
                 if not self._may_pass(failure):
                     raise
                 try:
                     retries = retries.increment("GET", shown(url), error=failure)
                 except urllib3.exceptions.MaxRetryError:
                     raise failure from None
-                log.warning(
-                    "%s: %s; trying again in %g s", self.name, _reason(failure, url), retries.get_backoff_time()
-                )
+                wait = retries.get_backoff_time()
+                log.warning("%s: %s; trying again in %g s", self.name, _reason(failure, url), wait)
                 retries.sleep()
 
     def _may_pass(self, failure: Exception) -> bool:
         """Whether a further try may succeed after a failure."""
-        if isinstance(failure, _WrongSum):
-            # Bytes may have been damaged on their way; twice the same way they hardly were.
-            self.wrong_sums += 1
-            return self.wrong_sums < 2
+        if isinstance(failure, ArtifactError):
+            # Bytes may have been damaged on their way; twice they hardly were.
+            self.wrong_files += 1
+            return self.wrong_files < 2
         answer = getattr(failure, "response", None)
         return answer is None or not 400 <= answer.status_code < 500 or answer.status_code in (408, 425, 429)
 
@@ -261,95 +199,86 @@ class _Downloader:
         """
         import requests
 
-        timeout = self.patience.timeout
         # Without this, some servers deliver archives with their gzip layer taken off, and sums differ.
         headers = {"Accept-Encoding": "identity", "User-Agent": "continuum-nmt"}
-        present = output.stat().st_size if output.exists() else 0
+        begin = output.stat().st_size if output.exists() else 0
         # Parts of two versions would make a file that nobody sent: without a sum it might be taken for whole.
-        if present and (self.validator or self.file.digest):
-            headers |= {"Range": f"bytes={present}-"} | ({"If-Range": self.validator} if self.validator else {})
-        with requests.get(url, stream=True, timeout=timeout, headers=headers) as answer:
-            continues = answer.status_code == 206 and answer.headers.get("Content-Range", "").startswith(
-                f"bytes {present}-"
-            )
+        if begin and (self.validator or self.file.digest):
+            headers |= {"Range": f"bytes={begin}-"} | ({"If-Range": self.validator} if self.validator else {})
+        with requests.get(url, stream=True, timeout=self.patience.timeout, headers=headers) as answer:
+            continues = answer.headers.get("Content-Range", "").startswith(f"bytes {begin}-")
             if answer.status_code == 416 or (answer.status_code == 206 and not continues):
                 output.unlink(missing_ok=True)
                 raise ConnectionError("the server does not go on with the file where it ended")
             answer.raise_for_status()
             etag = answer.headers.get("ETag", "")
             self.validator = etag if etag.startswith('"') else answer.headers.get("Last-Modified")
-            begin = present if continues else 0
-            progress = _Progress(self.name, begin, begin + (answer.raw.length_remaining or 0))
+            if answer.status_code != 206:
+                begin = 0
+            progress = _Progress(self.name, begin, answer.raw.length_remaining, self.patience.timeout)
             # A server that says so of a .gz means the file itself, whose sum is that of the compressed bytes.
             decode = not places(self.file)[0].endswith((".gz", ".tgz"))
-            with open(output, "ab" if continues else "wb") as file:
-                began, bytes_before = time.monotonic(), progress.done
+            with open(output, "ab" if begin else "wb") as file:
                 while block := answer.raw.read1(BLOCK, decode_content=decode):
                     file.write(block)
-                    progress.update(len(block))
+                    progress.add(len(block))
                     if self.file.size is not None and progress.done > self.file.size + MOST_SURPLUS:
-                        raise self._endless(url)
-                    if (waited := time.monotonic() - began) >= timeout:
-                        came = progress.done - bytes_before
-                        if came < SLOWEST * waited:
-                            raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
-                        began, bytes_before = time.monotonic(), progress.done
-
-    def _endless(self, url: str) -> ArtifactError:
-        problem = f"sends more than the {self.file.size} bytes that are expected"
-        return _WrongSum(shown(url), problem, f"correct size of files.{self.name} in the dataset, or its address")
+                        raise ArtifactError(
+                            shown(url),
+                            f"sends more than the {self.file.size} bytes that are expected",
+                            f"correct size of files.{self.name} in the dataset, or its address",
+                        )
 
     def _check(self, url: str, path: Path) -> None:
         """Raises ArtifactError, and removes the file, where it is not what the dataset says.
 
         Raises ConnectionError where it is a part of that.
         """
-        try:
-            self._compare(url, path)
-        except ArtifactError:
-            path.unlink()
-            raise
-
-    def _compare(self, url: str, path: Path) -> None:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
-        page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
-        digest = file_digest(path, self.file.check) if self.file.digest else None
-        if digest is not None and digest == self.file.digest:
-            return
-        if page:
-            raise ArtifactError(
+        is_page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
+        sums: dict[str, str] = {}
+        if self.file.digest:
+            sums[self.file.check] = file_digest(path, self.file.check)
+        failure = _difference(self.name, shown(url), path, sums, self.file)
+        if is_page and (failure or self.file.check == "none"):
+            failure = ArtifactError(
                 shown(url),
                 f"answers with a web page, not the file {self.name}",
                 "open the address in a browser, save the file, and put it into a mirror folder as "
                 f"{places(self.file)[0]}",
             )
-        size = path.stat().st_size
-        # A connection that ends early may look like the end of the file: not every server announces a length.
-        if self.file.size is not None and size < self.file.size:
-            raise ConnectionError(f"only {size} of {self.file.size} bytes came")
-        if digest is not None:
-            raise _wrong_sum(self.name, shown(url), digest, self.file, size)
-        if self.file.size not in (None, size):
-            raise _wrong_size(self.name, shown(url), self.file, size)
+        elif failure and self.file.size is not None and path.stat().st_size < self.file.size:
+            # A connection that ends early may look like the end of the file: not every server announces a length.
+            raise ConnectionError(f"only {path.stat().st_size} of {self.file.size} bytes came")
+        if failure:
+            path.unlink()
+            raise failure
 
 
 class _Progress:
-    """Plain lines about a download every ten seconds."""
+    """The bytes of a download: a plain line about them every ten seconds, and an error where too few come."""
 
-    def __init__(self, name: str, begin: int, total: int, every: float = 10.0):
-        """`begin` bytes are there already, of `total` where the server says how many come, else of as many."""
-        self.name, self.every, self.begin, self.done, self.total = name, every, begin, begin, total
-        self.began = self.logged = time.monotonic()
+    def __init__(self, name: str, begin: int, remaining: int | None, timeout: float):
+        """`begin` bytes are there already; `remaining` ones come, where the server says so."""
+        self.name, self.begin, self.done, self.timeout = name, begin, begin, timeout
+        self.total = f" of {(begin + remaining) / 1e6:.0f}" if remaining else ""
+        self.began = self.logged = self.checked = time.monotonic()
+        self.done_before = begin
 
-    def update(self, count: int) -> None:
+    def add(self, count: int) -> None:
+        """Raises ConnectionError where less than SLOWEST came for the timeout."""
         self.done += count
         now = time.monotonic()
-        if now - self.logged >= self.every:
+        if now - self.logged >= LOG_SECONDS:
             self.logged = now
-            share = f" of {self.total / 1e6:.0f}" if self.total > self.begin else ""
             rate = (self.done - self.begin) / 1e6 / (now - self.began)
-            log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, share, rate)
+            log.info("%s: %.0f%s MB, %.1f MB/s", self.name, self.done / 1e6, self.total, rate)
+        if (waited := now - self.checked) >= self.timeout:
+            came = self.done - self.done_before
+            if came < SLOWEST * waited:
+                raise ConnectionError(f"only {came} bytes came in {waited:.1f} s")
+            self.checked, self.done_before = now, self.done
 
 
 def mirror_folders(configured: Sequence[str]) -> list[Path]:
@@ -391,24 +320,34 @@ def without_passwords(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Files:
-    """Local copies of a dataset's files, each fetched when it is first located. `fetched` describes them."""
+    """Local copies of a dataset's files, of a mirror or in `folder`, each fetched when it is first located.
+
+    A file appears under its name only when it is whole and its sum is right. Without a sum its size is compared, if the
+    dataset gives one. `fetched` describes the files.
+    """
 
     def __init__(
         self,
         files: Mapping[str, RemoteFile],
         folder: Path,
-        mirrors: list[Path],
-        allow_unpinned: bool,
-        patience: Patience,
+        mirrors: Sequence[Path] = (),
+        allow_unpinned: bool = False,
+        patience: Patience = Patience(),
     ):
         self.files, self.folder, self.mirrors, self.allow_unpinned = files, folder, mirrors, allow_unpinned
         self.patience = patience
         self.fetched: dict[str, dict[str, Any]] = {}
 
     def locate(self, name: str) -> Path:
+        """The path of a file, which is downloaded if need be.
+
+        Raises ArtifactError when a sum or size is wrong (the file, both sums and what to do), when the sum is not known
+        yet and `allow_unpinned` is false, or when the network fails for good.
+        """
         if name not in self.fetched:
             file = self.files[name]
-            path, digest = fetch(name, file, self.folder, self.mirrors, self.allow_unpinned, self.patience)
+            path, digest = self._fetched(name, file)
+            self._trust(name, path, digest, file)
             self.fetched[name] = {
                 "url": shown(file.url),
                 "sha256": digest,
@@ -417,6 +356,39 @@ class Files:
                 "path": str(path),
             }
         return Path(self.fetched[name]["path"])
+
+    def _fetched(self, name: str, file: RemoteFile) -> tuple[Path, str]:
+        """The path of a file and its SHA-256."""
+        own = self.folder / places(file)[0]
+        wrong: list[ArtifactError] = []
+        for path in filter(Path.is_file, (*_in_mirrors(file, self.mirrors), own)):
+            sums = _sums(path, file)
+            failure = _difference(name, str(path), path, sums, file)
+            if failure is None:
+                if path != own:
+                    log.info("%s: found in mirror %s", name, path)
+                return path, sums["sha256"]
+            wrong.append(failure)
+        if own.is_file():
+            log.warning("%s: %s %s; downloading it again", name, own, wrong[-1].problem)
+        elif wrong:
+            # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
+            raise wrong[0]
+        _download(name, file, own, self.patience)
+        return own, file_digest(own, "sha256")
+
+    def _trust(self, name: str, path: Path, digest: str, file: RemoteFile) -> None:
+        """Raises ArtifactError for a file without a sum to compare, unless these are allowed."""
+        if file.check != "none":
+            log.info("%s: %s is as expected", name, SUMS[file.check])
+        elif self.allow_unpinned:
+            log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
+        else:
+            raise ArtifactError(
+                path,
+                f"has SHA-256 {digest}, and the dataset gives none to compare it with",
+                f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
+            )
 
     def provenance_inputs(self) -> dict[str, dict[str, Any]]:
         """The fetched files as `inputs` of a provenance."""
