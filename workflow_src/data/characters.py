@@ -63,6 +63,7 @@ def script_names() -> frozenset[str]:
     return frozenset(names.difference(OTHERS, {""}))
 
 
+@functools.cache
 def word_counter(language: str) -> Callable[[str], int]:
     """A function of a line: its words, or its characters where the language does not separate words by spaces."""
     if spaced(language):

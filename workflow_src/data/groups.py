@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import array
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from workflow_src.data.characters import bare, key
 from workflow_src.data.repeats import hashes
+from workflow_src.data.stored import StoredRows
 
 # Pairs whose sentences are hashed at once.
 BLOCK = 4096
 # Bytes of a group's name that are held in memory; names that are equal so far are read where they are compared.
 START = 24
-
-
-class Pairs(Protocol):
-    """A sequence of pairs of sentences."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, row: int, /) -> tuple[str, str]: ...
 
 
 class Groups(NamedTuple):
@@ -36,7 +29,7 @@ class Groups(NamedTuple):
         return self.rows[self.begins[group] : self.begins[group + 1]].tolist()
 
 
-def groups_of(pairs: Pairs) -> Groups:
+def groups_of(pairs: StoredRows) -> Groups:
     """The groups of pairs that sentences of either side with the same `key` connect.
 
     Every sentence is a node by the 64 bits of its hash; both sentences of a pair are joined, and each `bare` sentence
@@ -140,7 +133,7 @@ def _joined(nodes: np.ndarray, shared: np.ndarray, count: int, keyed: array.arra
     return roots
 
 
-def _by_name(starts: np.ndarray, rows: np.ndarray, pairs: Pairs) -> np.ndarray:
+def _by_name(starts: np.ndarray, rows: np.ndarray, pairs: StoredRows) -> np.ndarray:
     """Numbers of groups in the order of their names, by the starts of these and the rows that have them."""
     order = np.argsort(starts, kind="stable")
     equal = np.zeros(max(len(order) - 1, 0), bool)

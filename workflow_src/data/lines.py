@@ -77,6 +77,11 @@ def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
         yield from _of_this_format(file, file, path, own)
 
 
+def zipped_lines(*paths: Path) -> Iterator[tuple[str, ...]]:
+    """The lines of line-aligned files side by side."""
+    return zip(*map(read_lines, paths), strict=True)
+
+
 def read_lines_and_pauses(path: str | Path, own: bool = False) -> Iterator[str | None]:
     """`read_lines`, with None where the next line has not arrived: the writer of a pipe may wait for an answer."""
     offset = 0

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.config.languages import DOTTED_I, spaced, two_letters
+from workflow_src.config.languages import DOTTED_I, two_letters
 from workflow_src.config.recipe import PlaceholderKind, TextRules, TokenisedKind
-from workflow_src.data.characters import BLANK_WORD, CONTROL, INVISIBLE
+from workflow_src.data.characters import BLANK_WORD, CONTROL, INVISIBLE, word_counter
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
 from workflow_src.data.tokenised import detokeniser
 
@@ -191,17 +191,11 @@ def normaliser_of(language: str, settings: NormalisationConfig, rules: TextRules
     return Normaliser(settings, language, rules.placeholder_kinds, rules.tokenised.get(language))
 
 
-def word_count(line: str, language: str) -> int:
-    """Words of a normalised line; characters where the language (ISO 639 code) does not separate its words."""
-    # Words are separated by exactly one space here.
-    return line.count(" ") + 1 if spaced(language) else len(line.replace(" ", ""))
-
-
 def drop_reason(
     source: str, target: str, settings: NormalisationConfig, languages: tuple[str, str], training: bool
 ) -> str | None:
     """Why a normalised pair is left out, or None: `empty` or `max_characters`, and of pairs to train on `max_words` or
-    `length_ratio` (see `word_count`).
+    `length_ratio` (see `word_counter`).
     """
     if not source or not target:
         return "empty"
@@ -209,7 +203,7 @@ def drop_reason(
         return "max_characters"
     if not training or (settings.max_words is None and settings.max_length_ratio is None):
         return None
-    lengths = word_count(source, languages[0]), word_count(target, languages[1])
+    lengths = word_counter(languages[0])(source), word_counter(languages[1])(target)
     if settings.max_words is not None and max(lengths) > settings.max_words:
         return "max_words"
     if settings.max_length_ratio is not None and max(lengths) > settings.max_length_ratio * min(lengths):

@@ -6,13 +6,29 @@ import array
 import dataclasses
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
 
-from workflow_src.config.datasets import GroupSplit, NthSplit
+from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
 from workflow_src.data.escapes import BPE_SIGNS, Escape
-from workflow_src.data.groups import Groups, Pairs, groups_of
+from workflow_src.data.groups import Groups, groups_of
+from workflow_src.data.stored import StoredRows
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
+
+
+class Row(NamedTuple):
+    """A normalised pair, its raw lines (source, target, further references) and their number, from 0.
+
+    A line of text in one language is both sides.
+    """
+
+    source: str
+    target: str
+    raw: tuple[str, ...]
+    number: int
 
 
 @dataclasses.dataclass
@@ -30,12 +46,12 @@ class SplitRows:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
-def connected_groups(pairs: Pairs, settings: GroupSplit) -> SplitRows:
+def connected_groups(pairs: StoredRows, settings: GroupSplit) -> SplitRows:
     """Train, dev and test of normalised (key language, other language) pairs, reproducible from `settings.seed`.
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
     fills dev, then test; the rest, and every group with more than `largest_group` distinct key sentences, becomes
-    train, shuffled. Of several translations of one key sentence one is kept, at random. Pairs that might have more
+    train, shuffled. Of several translations of one key sentence one is kept, at random. StoredRows that might have more
     than `longest` subwords on a side never become dev or test. The order of the random draws is part of the
     definition: figures measured on a split need it.
 
@@ -56,7 +72,7 @@ def fits(pair: Pair, longest: int) -> bool:
     return len(pair[0]) <= longest and len(pair[1]) <= longest
 
 
-def _spelled_too_long(pairs: Pairs, rows: SplitRows, longest: int) -> set[int]:
+def _spelled_too_long(pairs: StoredRows, rows: SplitRows, longest: int) -> set[int]:
     """Rows of dev and test that may have too many subwords, because train lacks characters of them.
 
     Subwords are learned from train. They spell every other character, with several subwords each.
@@ -74,7 +90,7 @@ def _spelled_too_long(pairs: Pairs, rows: SplitRows, longest: int) -> set[int]:
     return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
 
 
-def _drawn(pairs: Pairs, groups: Groups, settings: GroupSplit, too_long: set[int]) -> SplitRows:
+def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: set[int]) -> SplitRows:
     draw = random.Random(settings.seed)
     order = array.array("i", groups.by_name.tobytes())
     draw.shuffle(order)
@@ -133,3 +149,30 @@ class EveryNth:
             return "train"
         self._since = 0
         return "dev"
+
+
+def divided(
+    rows: Iterable[Row], split: Split, languages: tuple[str, ...], dropped: Counter[str], folder: Path
+) -> Iterator[tuple[str, Row]]:
+    """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`. Rows of groups wait in a
+    temporary file in `folder`.
+
+    The split does not depend on the direction: the key language comes first in it.
+    """
+    if isinstance(split, NthSplit):
+        turns = EveryNth(split)
+        for row in rows:
+            yield turns.split_of((row.source, row.target)), row
+        return
+    turned = languages[1] == split.key_language
+    with StoredRows(folder) as stored:
+        for row in rows:
+            pair = (row.target, row.source) if turned else (row.source, row.target)
+            stored.append([*pair, *row.raw, str(row.number)])
+        chosen = connected_groups(stored, split)
+        dropped.update(chosen.dropped)
+        for name in ("train", "dev", TEST):
+            for place in getattr(chosen, name):
+                first, second, *raw, number = stored.texts(place)
+                pair = (second, first) if turned else (first, second)
+                yield name, Row(*pair, tuple(raw), int(number))

@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from pydantic import Field
 
@@ -19,7 +19,6 @@ from workflow_src.config.datasets import (
     GroupSplit,
     Languages,
     NormalisationConfig,
-    NthSplit,
     Split,
     raw_names,
     reference_stem,
@@ -29,20 +28,20 @@ from workflow_src.config.recipe import SplitRules
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.data.characters import key
+from workflow_src.data.characters import key, word_counter
 from workflow_src.data.drops import left_out, notable, units, words
-from workflow_src.data.lines import check_parallel, count_lines, read_lines
+from workflow_src.data.held_out import Keys, found_in_train, without_held_out
+from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.places import Places
-from workflow_src.data.raw import RawSummary, read_raw_summary
+from workflow_src.data.raw import check_split, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
-from workflow_src.data.splits import EveryNth, connected_groups
-from workflow_src.data.stored import StoredRows
+from workflow_src.data.splits import Row, divided
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import atomic, write_json
@@ -70,18 +69,6 @@ class Inputs(JobInputs):
     held_out: tuple[Path, ...] = Field((), description="normalised lines that text of one language must not have")
     summary: Path = Field(description="JSON with counts, written last; texts are written beside it")
     threads: int = Field(1, gt=0, description="processes that work side by side")
-
-
-class Row(NamedTuple):
-    """A normalised pair, its raw lines (source, target, further references) and their number, from 0.
-
-    A line of text in one language is both sides.
-    """
-
-    source: str
-    target: str
-    raw: tuple[str, ...]
-    number: int
 
 
 class Writer:
@@ -112,7 +99,7 @@ class Writer:
         # Of dev and test only, because train has many: (normalised target, raw target), and the keys of each source and
         # of its references.
         self.references: list[tuple[str, str]] = []
-        self.keys: list[tuple[str, tuple[str, ...]]] = []
+        self.keys: list[Keys] = []
 
     def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
@@ -129,8 +116,7 @@ class Writer:
         lines = [row.source, row.target][: len(self._codes)]
         for code, line in zip(self._codes, lines, strict=True):
             if code in self.words:
-                # One space separates the words of a normalised line.
-                self.words[code] += line.count(" ") + 1
+                self.words[code] += word_counter(code)(line)
         if self._placeholders is not None:
             self.counted.update(self._placeholders.count(row.source, row.target))
         if self._reference is not None:
@@ -173,40 +159,13 @@ def normalised(paths: Sequence[Path], inputs: Inputs, training: bool, dropped: C
     `dropped`."""
     number = 0
     with Workers(inputs.threads, count_lines(paths[0]), normalising, inputs.settings, training) as workers:
-        for block, results in workers.map(blocks_of(_zipped(*paths), BLOCK)):
+        for block, results in workers.map(blocks_of(zipped_lines(*paths), BLOCK)):
             for raw, (source, target, reason) in zip(block, results, strict=True):
                 if reason is None:
                     yield Row(source, target, raw, number)
                 else:
                     dropped[reason] += 1
                 number += 1
-
-
-def divided(
-    rows: Iterable[Row], split: Split, languages: tuple[str, ...], dropped: Counter[str], folder: Path
-) -> Iterator[tuple[str, Row]]:
-    """(train, dev or test, row); pairs that the split leaves out are counted in `dropped`. Rows of groups wait in a
-    temporary file in `folder`.
-
-    The split does not depend on the direction: the key language comes first in it.
-    """
-    if isinstance(split, NthSplit):
-        turns = EveryNth(split)
-        for row in rows:
-            yield turns.split_of((row.source, row.target)), row
-        return
-    turned = languages[1] == split.key_language
-    with StoredRows(folder) as stored:
-        for row in rows:
-            pair = (row.target, row.source) if turned else (row.source, row.target)
-            stored.append([*pair, *row.raw, str(row.number)])
-        chosen = connected_groups(stored, split)
-        dropped.update(chosen.dropped)
-        for name in ("train", "dev", TEST):
-            for place in getattr(chosen, name):
-                first, second, *raw, number = stored.texts(place)
-                pair = (second, first) if turned else (first, second)
-                yield name, Row(*pair, tuple(raw), int(number))
 
 
 def assigned_rows(
@@ -262,20 +221,6 @@ def held_out_keys(writers: Mapping[str, Writer], train: Sequence[Path], inputs: 
     return keys
 
 
-def without_held_out(
-    assigned: Iterable[tuple[str, Row]], keys: set[tuple[str, str]], dropped: Counter[str]
-) -> Iterator[tuple[str, Row]]:
-    """Assigned rows without training pairs whose keys are among `keys`; these are counted in `dropped`."""
-    sources = {source for source, _ in keys}
-    for split, row in assigned:
-        source = key(row.source) if split in TRAINING_SPLITS else None
-        # Most targets need no key, which takes as long as normalising them.
-        if source in sources and (source, key(row.target)) in keys:
-            dropped["held_out"] += 1
-        else:
-            yield split, row
-
-
 def without_repeats(assigned: Iterable[tuple[str, Row]], dropped: Counter[str]) -> Iterator[tuple[str, Row]]:
     """Assigned rows, each source once; others are counted in `dropped`."""
     counts = Counts()
@@ -286,56 +231,6 @@ def without_repeats(assigned: Iterable[tuple[str, Row]], dropped: Counter[str]) 
                 dropped["repeated"] += 1
             else:
                 yield split, row
-
-
-def found_in_train(writers: Mapping[str, Writer], train: Sequence[Path], threads: int) -> dict[str, dict[str, int]]:
-    """Numbers of the pairs of dev and test sets whose source, target, or both as one pair are among those of train.
-
-    Sentences are compared by `key`, as splits do. With several references, any of them counts as target. `train` is
-    normalised.
-    """
-    held_out = {split: writer.keys for split, writer in writers.items()}
-    held_out_pairs = [pair for pairs in held_out.values() for pair in pairs]
-    sources = {source for source, _ in held_out_pairs}
-    targets = {target for _, references in held_out_pairs for target in references}
-    train_sources: set[str] = set()
-    train_targets: set[str] = set()
-    train_pairs: set[tuple[str, str]] = set()
-    with Workers(threads, count_lines(train[0]), common_keys, sources, targets) as workers:
-        for _, (source_keys, target_keys, pair_keys) in workers.map(blocks_of(_zipped(*train), BLOCK)):
-            train_sources |= source_keys
-            train_targets |= target_keys
-            train_pairs |= pair_keys
-    return {
-        split: {
-            "source": sum(source in train_sources for source, _ in pairs),
-            "target": sum(not train_targets.isdisjoint(references) for _, references in pairs),
-            "pair": sum(
-                any((source, reference) in train_pairs for reference in references) for source, references in pairs
-            ),
-        }
-        for split, pairs in held_out.items()
-    }
-
-
-def common_keys(
-    sources: set[str], targets: set[str]
-) -> Callable[[list[tuple[str, str]]], tuple[set[str], set[str], set[tuple[str, str]]]]:
-    """A function of pairs: those of `sources`, those of `targets`, and the pairs of both, that are among them."""
-
-    def common(block: list[tuple[str, str]]) -> tuple[set[str], set[str], set[tuple[str, str]]]:
-        keys = [(key(source), key(target)) for source, target in block]
-        return (
-            sources.intersection(source for source, _ in keys),
-            targets.intersection(target for _, target in keys),
-            {(source, target) for source, target in keys if source in sources and target in targets},
-        )
-
-    return common
-
-
-def _zipped(*texts: Path) -> Iterator[tuple[str, ...]]:
-    return zip(*map(read_lines, texts), strict=True)
 
 
 def round_trip_bleu(references: list[tuple[str, str]], side: Normaliser) -> float:
@@ -369,22 +264,6 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
             100 * repeated / pairs,
             split,
         )
-
-
-def check_split(split: Split | None, raw: RawSummary) -> None:
-    """Check that dev and test come from raw text or from `split`, and not from both. Raises ConfigError."""
-    if split is None:
-        if len(raw.languages) > 1 and not ("dev" in raw.held_out and len(raw.held_out) > 1):
-            hint = "add it, or take raw text with dev and test"
-            raise ConfigError("settings.split", problem=f"the raw text has {', '.join(raw.pairs)} alone", hint=hint)
-        return
-    if len(raw.languages) == 1:
-        raise ConfigError("settings.split", problem="the text is in one language", hint="remove it")
-    if isinstance(split, NthSplit) and ("dev" in raw.held_out or not raw.held_out):
-        raise ConfigError("settings.split.method", split.method, problem="the raw text must have test sets, and no dev")
-    if isinstance(split, GroupSplit) and (present := [name for name in ("dev", TEST) if name in raw.held_out]):
-        problem = f"the raw text has {' and '.join(present)} of its own"
-        raise ConfigError("settings.split.method", split.method, problem=problem, hint="remove split")
 
 
 def run(inputs: Inputs) -> str:
@@ -443,7 +322,7 @@ def run(inputs: Inputs) -> str:
     in_train: dict[str, dict[str, int]] = {}
     if held_out:
         train = [folder / name for name in writers[training].names]
-        in_train = found_in_train({name: writers[name] for name in held_out}, train, inputs.threads)
+        in_train = found_in_train({name: writers[name].keys for name in held_out}, train, inputs.threads)
     spans = {name: writer.counted for name, writer in writers.items() if writer.counts_placeholders}
     for name, writer in writers.items():
         counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""

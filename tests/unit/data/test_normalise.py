@@ -3,7 +3,6 @@
 import functools
 import re
 import sys
-import time
 import unicodedata
 
 import pytest
@@ -209,11 +208,6 @@ def test_any_output_of_a_model_is_put_together(output, text):
     assert moses("en").detokenise(output) == text
 
 
-@given(TEXT)
-def test_without_moses_there_is_nothing_to_undo(text):
-    assert NORMALISERS[0].detokenise(text) == text
-
-
 @pytest.mark.parametrize(
     "source, target, training, expected",
     [
@@ -243,15 +237,3 @@ def test_lengths_are_counted_in_characters_where_words_have_no_spaces():
     assert drop_reason(english, chinese, ratio, ("en", "zh"), True) is None
     assert drop_reason(chinese * 4, english, ratio, ("zh", "en"), True) == "length_ratio"
     assert drop_reason(chinese, english, NormalisationConfig(max_words=10), ("zh", "en"), True) == "max_words"
-
-
-def test_plain_text_is_fast():
-    lines = [
-        "Ein ganz gewöhnlicher Satz mit Umlauten, wie sie überall stehen.",
-        "An ordinary sentence in English.",
-    ] * 10_000
-    normalise = NORMALISERS[0].line
-    began = time.process_time()
-    for line in lines:
-        normalise(line)
-    assert len(lines) / (time.process_time() - began) > 50_000

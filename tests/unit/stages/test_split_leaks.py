@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from workflow_src.config.datasets import GroupSplit, NormalisationConfig
 from workflow_src.data.characters import key
 from workflow_src.data.normalise import Normaliser
-from workflow_src.stages.normalise import NormaliseSettings, Row, divided, normalising
+from workflow_src.data.splits import Row, divided
+from workflow_src.stages.normalise import NormaliseSettings, normalising
 
 SWITCHES = ("romanian", "moses_punctuation", "moses_tokenise", "lowercase")
 SETTINGS = [
@@ -122,15 +123,6 @@ def test_the_forms_are_those_that_settings_make_equal():
 
 
 FORM = st.sampled_from(list(FORMS.values()))
-INDEX = st.integers(0, len(ROMANIAN) - 1)
-PAIR = st.builds(
-    lambda one, form, other, turned: (form(ROMANIAN[one]), turned(ENGLISH[other])), INDEX, FORM, INDEX, FORM
-)
-
-
-@given(st.lists(PAIR, max_size=30), st.integers(0, len(SETTINGS) - 1))
-def test_no_sentence_is_in_two_splits(pairs, number):
-    assert leaks(pairs + fillers(12), number) == []
 
 
 @given(
