@@ -8,7 +8,7 @@ import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from workflow_src.config.datasets import DatasetFiles, MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
@@ -16,7 +16,7 @@ from workflow_src.data.formats import START, Contents, compression
 from workflow_src.data.json_lines import record_rows
 from workflow_src.data.lines import count_lines, decoded
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
-from workflow_src.data.rows import scored
+from workflow_src.data.rows import RawPair, scored
 from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import ArtifactError, ConfigError, nearest
@@ -30,22 +30,6 @@ if TYPE_CHECKING:
 Pair = tuple[str, str]
 Line = TypeVar("Line")
 Other = TypeVar("Other")
-
-
-class RawPair(NamedTuple):
-    """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
-
-    A line of text in one language is both sides. Lines of generated corpora have no names. In SGML and XML, segments
-    are counted; the line of a unit of a translation memory is that where it begins. Rows with a score_column have a
-    score. `more` are further references, where a source has several.
-    """
-
-    first: str
-    second: str
-    names: tuple[str, str]
-    number: int
-    score: float | None = None
-    more: tuple[str, ...] = ()
 
 
 class RawCorpus:
@@ -180,29 +164,44 @@ class RawCorpus:
         self, part: TablePart | RecordsPart, languages: tuple[str, str], dropped: Counter[str]
     ) -> Iterator[RawPair]:
         (name,) = part.names(languages)
-        with text_lines(name, self._path, self._archives, "JSON" if isinstance(part, RecordsPart) else "text") as lines:
+        with self._read(name, "JSON" if isinstance(part, RecordsPart) else "text") as lines:
             rows = (
                 record_rows(lines, part, name, languages, dropped)
                 if isinstance(part, RecordsPart)
                 else table_rows(lines, part, name, languages, dropped)
             )
-            for row in scored(rows, part, name, dropped):
-                yield RawPair(row.first, row.second, (name, name), row.number, row.score)
+            yield from scored(rows, part, name, dropped)
 
     def _units(self, part: MemoryPart, languages: tuple[str, str], split: str) -> Iterator[RawPair]:
         # lxml is loaded where a translation memory is read.
         from workflow_src.data.translation_memory import units
 
-        with opened_text(part.tmx, self._path, self._archives, "TMX") as stream, reported(part.tmx):
-            for unit in units(stream, part.tmx, languages, part.variants, self.dropped[split]):
-                if unit.inline:
-                    self.inline_elements[split] += unit.inline
-                yield RawPair(unit.first, unit.second, (part.tmx, part.tmx), unit.line)
+        with self._opened(part.tmx, "TMX") as stream, reported(part.tmx):
+            for pair, inline in units(stream, part.tmx, languages, part.variants, self.dropped[split]):
+                if inline:
+                    self.inline_elements[split] += inline
+                yield pair
 
     @contextlib.contextmanager
     def _lines(self, text: str) -> Iterator[Iterator[str]]:
-        with text_lines(text, self._path, self._archives) as lines:
+        with self._read(text, "text") as lines:
             yield (line.strip() for line in lines)
+
+    @contextlib.contextmanager
+    def _read(self, text: str, contents: Contents) -> Iterator[Iterator[str]]:
+        """The lines of a text, as of `_opened`. Raises ArtifactError for a text without lines, too."""
+        with self._opened(text, contents) as stream:
+            yield _reported_lines(stream, text)
+
+    @contextlib.contextmanager
+    def _opened(self, text: str, contents: Contents) -> Iterator[IO[bytes]]:
+        """The bytes of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`.
+
+        Raises ArtifactError for one that cannot be read.
+        """
+        name, *members = file_and_members(text)
+        with self._archives.open(self._path(name), *members, contents=contents) as stream:
+            yield stream
 
     def _path(self, name: str) -> Path:
         if name in self.dataset.files:
@@ -218,28 +217,6 @@ class RawCorpus:
                 _one_line(self.dataset.folder_hint),
             )
         return path
-
-
-@contextlib.contextmanager
-def opened_text(
-    text: str, locate: Callable[[str], Path], archives: Archives, contents: Contents = "text"
-) -> Iterator[IO[bytes]]:
-    """The bytes of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`; `locate` gives the path of FILE.
-
-    Raises ArtifactError for one that cannot be read.
-    """
-    name, *members = file_and_members(text)
-    with archives.open(locate(name), *members, contents=contents) as stream:
-        yield stream
-
-
-@contextlib.contextmanager
-def text_lines(
-    text: str, locate: Callable[[str], Path], archives: Archives, contents: Contents = "text"
-) -> Iterator[Iterator[str]]:
-    """The lines of a text, as of `opened_text`. Raises ArtifactError for a text without lines, too."""
-    with opened_text(text, locate, archives, contents) as stream:
-        yield _reported_lines(stream, text)
 
 
 def _reported_lines(stream: IO[bytes], text: str) -> Iterator[str]:

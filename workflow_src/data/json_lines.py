@@ -8,17 +8,16 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from workflow_src.config.datasets import RecordsPart
-from workflow_src.data.rows import Row, one_line
-from workflow_src.errors import ArtifactError, did_you_mean, nearest, short_repr
+from workflow_src.data.rows import RawPair, listed, missing, one_line
+from workflow_src.errors import ArtifactError, short_repr
 
-MOST_NAMES_SHOWN = 8
 # The value of a field that an object lacks; null is a value.
 MISSING: Any = object()
 
 
 def record_rows(
     lines: Iterable[str], part: RecordsPart, name: str, languages: tuple[str, str], dropped: Counter[str]
-) -> Iterator[Row]:
+) -> Iterator[RawPair]:
     """The rows of the JSON lines `name`, with the fields of two languages.
 
     Empty lines, and records with null in place of a text, are left out and counted in `dropped`. Raises ArtifactError
@@ -36,7 +35,7 @@ def record_rows(
         if first is None or second is None:
             dropped["untranslated"] += 1
             continue
-        yield Row(number, first, second, score)
+        yield RawPair(first, second, (name, name), number, score)
 
 
 def _record(line: str, name: str, number: int) -> dict[str, Any]:
@@ -66,12 +65,7 @@ def _field(record: dict[str, Any], field: str) -> Any:
 def _value(record: dict[str, Any], field: str, name: str, number: int) -> Any:
     value = _field(record, field)
     if value is MISSING:
-        names = list(_names(record))
-        similar = nearest(field, names)
-        more = ", ..." if len(names) > MOST_NAMES_SHOWN else ""
-        listed = f"it has {', '.join(names[:MOST_NAMES_SHOWN])}{more}" if names else "it is empty"
-        fix = f"{listed}; {did_you_mean(similar)}" if similar else listed
-        raise ArtifactError(name, f'has no field "{field}"', fix, number)
+        raise missing(name, f'has no field "{field}"', field, list(_names(record)), number)
     return value
 
 
@@ -89,7 +83,7 @@ def _text(record: dict[str, Any], field: str, name: str, number: int) -> str | N
     if value is None:
         return None
     if not isinstance(value, str):
-        inner = ", ".join(list(_names(value, f"{field}."))[:MOST_NAMES_SHOWN]) if isinstance(value, dict) else ""
+        inner = listed(list(_names(value, f"{field}."))) if isinstance(value, dict) else ""
         problem = f'has {short_repr(value)} in the field "{field}", where text is expected'
         raise ArtifactError(name, problem, f"name one of {inner}" if inner else "name another field", number)
     try:

@@ -1,22 +1,31 @@
-"""Rows of tables and records: a text in each language of a direction, and perhaps a score."""
+"""Raw pairs, and the scores that rows of tables and records may have."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from workflow_src.config.datasets import RowsPart
-from workflow_src.errors import ArtifactError, short_repr
+from workflow_src.errors import ArtifactError, did_you_mean, nearest, short_repr
+
+MOST_NAMES_SHOWN = 8
 
 
-class Row(NamedTuple):
-    """The line of a row, from 1, its texts on one line each, and its score: first as the row has it, then a number."""
+class RawPair(NamedTuple):
+    """A pair as strings stripped of outer whitespace, and the texts and the line (from 1) that it comes from.
 
-    number: int
+    A line of text in one language is both sides. Lines of generated corpora have no names. In SGML and XML, segments
+    are counted; the line of a unit of a translation memory is that where it begins. Rows with a score_column have a
+    score: first as the row has it, then a number. `more` are further references, where a source has several.
+    """
+
     first: str
     second: str
+    names: tuple[str, str]
+    number: int
     score: Any = None
+    more: tuple[str, ...] = ()
 
 
 def one_line(text: str) -> str:
@@ -24,7 +33,20 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines()).strip()
 
 
-def scored(rows: Iterable[Row], part: RowsPart, name: str, dropped: Counter[str]) -> Iterator[Row]:
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, for an error."""
+    return ", ".join(names[:MOST_NAMES_SHOWN]) + (", ..." if len(names) > MOST_NAMES_SHOWN else "")
+
+
+def missing(name: str, problem: str, wanted: str, names: Sequence[str], line: int, advice: str = "") -> ArtifactError:
+    """The error of a text that has no column or field of the name `wanted`, but others."""
+    present = f"it has {listed(names)}" if names else "it is empty"
+    similar = nearest(wanted, names)
+    fix = did_you_mean(similar) if similar else advice
+    return ArtifactError(name, problem, f"{present}; {fix}" if fix else present, line)
+
+
+def scored(rows: Iterable[RawPair], part: RowsPart, name: str, dropped: Counter[str]) -> Iterator[RawPair]:
     """The rows of the text `name` with numbers as scores; None where a row has none.
 
     Rows below the minimum score, and those without a score where there is a minimum, are left out and counted in
@@ -47,7 +69,7 @@ def scored(rows: Iterable[Row], part: RowsPart, name: str, dropped: Counter[str]
         raise ArtifactError(name, f"has no row{reason}", f"check the text{reason and ', or lower minimum_score'}")
 
 
-def _number(row: Row, part: RowsPart, name: str) -> float:
+def _number(row: RawPair, part: RowsPart, name: str) -> float:
     try:
         if not isinstance(row.score, bool):
             return float(row.score)

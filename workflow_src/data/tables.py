@@ -12,21 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from workflow_src.config.datasets import TablePart
 from workflow_src.config.languages import two_letters
-from workflow_src.data.rows import Row, one_line
-from workflow_src.errors import ArtifactError, did_you_mean, nearest
+from workflow_src.data.rows import RawPair, missing, one_line
+from workflow_src.errors import ArtifactError
 
 # Characters of a cell of CSV.
 LONGEST_CELL = 1 << 24
 NO_QUOTES = "set quoted: false in its part if quotes are text"
 # Names of columns that name no language.
 SIDES = ("source", "target", "src", "tgt", "trg")
-MOST_NAMES_SHOWN = 8
 log = logging.getLogger("continuum")
 
 
 def table_rows(
     lines: Iterable[str], part: TablePart, name: str, languages: tuple[str, str], dropped: Counter[str]
-) -> Iterator[Row]:
+) -> Iterator[RawPair]:
     """The rows of the table `name`, with the columns of two languages.
 
     Empty lines, and a first row that names its columns though the part does not say so, are left out and counted in
@@ -49,7 +48,8 @@ def table_rows(
     first, second = (of_languages[language] for language in languages)
     score = numbers.get("score_column")
     for number, cells in rows:
-        yield Row(number, cells[first].strip(), cells[second].strip(), None if score is None else cells[score])
+        texts = cells[first].strip(), cells[second].strip()
+        yield RawPair(*texts, (name, name), number, None if score is None else cells[score])
 
 
 def _column_number(column: int | str, head: Sequence[str], part: TablePart, name: str, line: int) -> int:
@@ -60,11 +60,8 @@ def _column_number(column: int | str, head: Sequence[str], part: TablePart, name
             return names.index(column)
         if column in names:
             raise ArtifactError(name, f'has several columns "{column}"', "give the number of one, from 0", line)
-        similar = nearest(column, names)
-        more = ", ..." if len(names) > MOST_NAMES_SHOWN else ""
-        listed = f"it has {', '.join(names[:MOST_NAMES_SHOWN])}{more}"
-        fix = f"{listed}; {did_you_mean(similar)}" if similar else f"{listed}; check columns and separator"
-        raise ArtifactError(name, f'has no column "{column}" in its first row', fix, line)
+        problem, advice = f'has no column "{column}" in its first row', "check columns and separator"
+        raise missing(name, problem, column, names, line, advice)
     most = max(number for number in part.column_settings.values() if isinstance(number, int))
     if most >= len(head):
         raise ArtifactError(

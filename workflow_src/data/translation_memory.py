@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 from lxml import etree
 
 from workflow_src.config.languages import two_letters
+from workflow_src.data.rows import RawPair, listed
 from workflow_src.errors import ArtifactError
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 # Inline elements whose content is the code of a document's format, not text.
 NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
-MOST_CODES_SHOWN = 8
 # From this line on, the library keeps the lines of texts alone.
 FIRST_LONG_LINE = 65535
 # What may break lines of a file; other spaces are part of the text.
@@ -24,19 +24,11 @@ SPACES = re.compile(r"[ \t\r\n]+")
 CHUNK = 1 << 15
 
 
-class Unit(NamedTuple):
-    """The line where a unit begins, from 1, its two texts on one line each, and the inline elements that they lost."""
-
-    line: int
-    first: str
-    second: str
-    inline: int
-
-
 def units(
     stream: IO[bytes], name: str, languages: tuple[str, str], variants: Mapping[str, str], dropped: Counter[str]
-) -> Iterator[Unit]:
-    """The units of the translation memory `name` that have both languages, which may be the same one.
+) -> Iterator[tuple[RawPair, int]]:
+    """The units of the translation memory `name` that have both languages, which may be the same one; and the number of
+    inline elements that their texts, on one line each, lost.
 
     A segment is in a language where its xml:lang is a code of the language, alone or with a region or a script (de,
     de-AT, deu); `variants` name the only xml:lang of a language that is read. Of several segments of a language in one
@@ -61,15 +53,17 @@ def units(
         if further := sum(len(fitting) - 1 for fitting in chosen):
             dropped["other_segment"] += further
         texts = [_text(fitting[0].find("{*}seg"), name) for fitting in chosen]
-        (first, _), (second, _) = texts[0], texts[-1]
         count += 1
-        yield Unit(_line(element), first, second, sum(inline for _, inline in texts))
+        pair = RawPair(texts[0][0], texts[-1][0], (name, name), _line(element))
+        yield pair, sum(inline for _, inline in texts)
     if not unit_count:
         raise ArtifactError(name, "has no units (<tu>)", "check the file")
     if not count:
-        listed = ", ".join(code or "none" for code, _ in codes.most_common(MOST_CODES_SHOWN))
+        present = [code or "none" for code, _ in codes.most_common()]
         wanted = " and ".join(variants.get(language, language) for language in dict.fromkeys(languages))
-        raise ArtifactError(name, f"has no unit with segments in {wanted}", f"their xml:lang are {listed or 'none'}")
+        raise ArtifactError(
+            name, f"has no unit with segments in {wanted}", f"their xml:lang are {listed(present) or 'none'}"
+        )
 
 
 def _elements(stream: IO[bytes], name: str) -> Iterator[Any]:

@@ -22,9 +22,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, Contents, compression, json_format, other_format
+from workflow_src.data.rows import listed
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import room_for
 
@@ -50,7 +51,6 @@ DECOMPRESSORS: dict[str, Callable[[], Any]] = {
     "xz": lambda: lzma.LZMADecompressor(memlimit=MOST_MEMORY),
     "Zstandard": zstd.ZstdDecompressor,
 }
-MOST_NAMES_SHOWN = 8
 # Files that grow more than this when unpacked are refused as traps; compression shrinks text to a tenth or so.
 MOST_GROWTH = 200
 # Small files may grow more.
@@ -70,11 +70,6 @@ MOST_HEADER = 1 << 20
 DAMAGED = "is truncated or damaged"
 
 
-def no_file(member: str) -> str:
-    """The problem of an archive's member that is not read."""
-    return f'has "{member}" as a folder or a link, not a file'
-
-
 @contextlib.contextmanager
 def reported(name: str) -> Iterator[None]:
     """Turns errors of archive readers on damaged bytes into one sentence that names the file."""
@@ -91,7 +86,7 @@ def reported(name: str) -> Iterator[None]:
 
 def largest(path: str | Path) -> int:
     """Bytes that a compressed file or an archive may grow to."""
-    return max(ALWAYS_ALLOWED, MOST_GROWTH * Path(path).stat().st_size) if Path(path).is_file() else ALWAYS_ALLOWED
+    return max(ALWAYS_ALLOWED, MOST_GROWTH * Path(path).stat().st_size)
 
 
 def _bomb(name: str, limit: int) -> ArtifactError:
@@ -172,16 +167,10 @@ class Archives:
         return self._copies[key] if members else path
 
 
-class Readable(Protocol):
-    """A source of bytes."""
-
-    def read(self, size: int, /) -> bytes | None: ...
-
-
 class _Limited(io.RawIOBase):
     """A stream that is refused once more than `limit` bytes of it were read."""
 
-    def __init__(self, stream: Readable, name: str, limit: int):
+    def __init__(self, stream: Any, name: str, limit: int):
         self._stream, self._name, self._limit, self._read = stream, name, limit, 0
 
     def readable(self) -> bool:
@@ -202,7 +191,7 @@ class _Decompressed(io.RawIOBase):
     Python's own readers of .bz2 and .xz end without an error where the bytes after a stream are damaged.
     """
 
-    def __init__(self, stream: Readable, new: Callable[[], Any], name: str):
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile, new: Callable[[], Any], name: str):
         self._stream, self._new, self._name = stream, new, name
         self._decompressor = new()
         self._waiting = b""
@@ -353,9 +342,7 @@ def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
     paths = paths or {path for path, plain in tidy if path.endswith("/" + normalised) and plain}
     if not paths:
         files = [path for path, plain in tidy if plain]
-        listed = ", ".join(sorted(files)[:MOST_NAMES_SHOWN]) or "no files"
-        more = f" and {len(files) - MOST_NAMES_SHOWN} more" if len(files) > MOST_NAMES_SHOWN else ""
-        raise ArtifactError(name, f'has no member "{member_path}"', f"it has {listed}{more}")
+        raise ArtifactError(name, f'has no member "{member_path}"', f"it has {listed(sorted(files)) or 'no files'}")
     if len(paths) > 1:
         raise ArtifactError(
             name, f'has several members "{member_path}" ({", ".join(sorted(paths)[:3])})', "write the whole path"
@@ -363,7 +350,7 @@ def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
     (path,) = paths
     fitting = [entry for entry, (other, _) in zip(contents, tidy, strict=True) if other == path]
     if not any(plain for _, plain in fitting):
-        raise ArtifactError(name, no_file(member_path), "name a file")
+        raise ArtifactError(name, f'has "{member_path}" as a folder or a link, not a file', "name a file")
     if len(fitting) > 1:
         # Programs differ in which of them they unpack: the first or the last.
         raise ArtifactError(

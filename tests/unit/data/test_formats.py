@@ -24,46 +24,30 @@ def office(member: str) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "kind", "advice"),
-    [
-        ("a.xlsx", office("xl/workbook.xml"), "an Excel workbook", "save it as CSV"),
-        ("a.docx", office("word/document.xml"), "a Word document", "plain text with one sentence a line"),
-        ("a.pdf", b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "plain text"),
-        ("a.xls", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504), "a file of Microsoft Office", "CSV"),
-        ("a.parquet", b"PAR1\x15\x04", "a Parquet table", "tab-separated"),
-        ("a.7z", b"7z\xbc\xaf\x27\x1c\0\4", "a 7-Zip archive", "unpack it"),
-        ("a.rar", b"Rar!\x1a\x07\1\0", "a RAR archive", "unpack it"),
-        ("a.lz4", b"\x04\x22\x4d\x18dd", "compressed with LZ4", "unpack it"),
-        ("a.tmx", TMX.format("UTF-8").encode(), r"a translation memory \(TMX\)", "as tmx in a part"),
-        ("a.tmx", TMX.format("UTF-16").encode("utf-16"), r"a translation memory \(TMX\)", "as tmx in a part"),
-        ("a.xlf", b"\xef\xbb\xbf<xliff version='1.2'>", "an XLIFF file", "line-aligned texts"),
-        ("a.txt", b"<!DOCTYPE html>\n<html>", "a web page", "save the file itself"),
-        ("a.txt", b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC>\n<html>", "a web page", "save the file itself"),
-        ("a.txt", b"<html lang='en'>\n<head>\n<meta charset='utf-8'>", "a web page", "save the file itself"),
-        (
-            "a.gz",
-            b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>",
-            "a server's error",
-            "save the file",
-        ),
-        ("a.de", b"404: Not Found", "a server's error", "save the file itself"),
-        ("a.ps", b"%!PS-Adobe-3.0\n", "a PostScript document", "plain text"),
-        ("a.rtf", b"{\\rtf1\\ansi Der Hund.\\par}\n", "a document in Rich Text Format", "plain text"),
-        (
-            "a.de",
-            b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n",
-            "a Git LFS pointer",
-            "lfs pull",
-        ),
-        ("a.de", b"/annex/objects/SHA256E-s12--ab.de\n", "a git-annex pointer", "git annex get"),
-        ("a.jsonl", b'{"translation": {"de": "Ja."}}\n', "JSON", "as records in a part"),
-        ("a.txt", "Grüße\n".encode("utf-16"), "text in UTF-16, not in UTF-8", "iconv -f UTF-16 -t UTF-8"),
-        ("a.txt", "Hello\n".encode("utf-32"), "text in UTF-32", "iconv"),
-        ("a.txt", "Hello, world.\n".encode("utf-16-le"), "text in UTF-16-LE", "iconv -f UTF-16-LE"),
-        ("a.txt", "Hello, world.\n".encode("utf-16-be"), "text in UTF-16-BE", "iconv -f UTF-16-BE"),
-    ],
-)
+FORMATS = [
+    ("a.xlsx", office("xl/workbook.xml"), "an Excel workbook", "save it as CSV"),
+    ("a.pdf", b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "plain text"),
+    ("a.parquet", b"PAR1\x15\x04", "a Parquet table", "tab-separated"),
+    ("a.rar", b"Rar!\x1a\x07\1\0", "a RAR archive", "unpack it"),
+    ("a.lz4", b"\x04\x22\x4d\x18dd", "compressed with LZ4", "unpack it"),
+    ("a.tmx", TMX.format("UTF-8").encode(), r"a translation memory \(TMX\)", "as tmx in a part"),
+    ("a.tmx", TMX.format("UTF-16").encode("utf-16"), r"a translation memory \(TMX\)", "as tmx in a part"),
+    ("a.xlf", b"\xef\xbb\xbf<xliff version='1.2'>", "an XLIFF file", "line-aligned texts"),
+    ("a.txt", b"<?xml version='1.0'?>\n<!DOCTYPE html PUBLIC>\n<html>", "a web page", "save the file itself"),
+    ("a.txt", b"<html lang='en'>\n<head>\n<meta charset='utf-8'>", "a web page", "save the file itself"),
+    ("a.gz", b"<?xml version='1.0'?>\n<Error><Code>AccessDenied</Code></Error>", "a server's error", "save the file"),
+    ("a.de", b"404: Not Found", "a server's error", "save the file itself"),
+    ("a.de", b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "a Git LFS pointer", "lfs pull"),
+    ("a.de", b"/annex/objects/SHA256E-s12--ab.de\n", "a git-annex pointer", "git annex get"),
+    ("a.jsonl", b'{"translation": {"de": "Ja."}}\n', "JSON", "as records in a part"),
+    ("a.txt", "Grüße\n".encode("utf-16"), "text in UTF-16, not in UTF-8", "iconv -f UTF-16 -t UTF-8"),
+    ("a.txt", "Hello\n".encode("utf-32"), "text in UTF-32", "iconv"),
+    ("a.txt", "Hello, world.\n".encode("utf-16-le"), "text in UTF-16-LE", "iconv -f UTF-16-LE"),
+    ("a.txt", "Hello, world.\n".encode("utf-16-be"), "text in UTF-16-BE", "iconv -f UTF-16-BE"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "kind", "advice"), FORMATS)
 def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, advice):
     path = tmp_path / name
     path.write_bytes(content)

@@ -44,13 +44,6 @@ def test_names_file_line_and_byte_of_what_is_not_utf8(tmp_path):
     assert fields_of(refused.value, fields) == fields
 
 
-def test_missing_file(tmp_path):
-    with pytest.raises(InputError, match=r"nothing .*exist"):
-        list(read_lines(tmp_path / "nothing"))
-    with pytest.raises(InputError, match=r"nothing .*exist"):
-        count_lines(tmp_path / "nothing")
-
-
 def test_parallel_texts(tmp_path):
     source, target, empty = tmp_path / "s", tmp_path / "t", tmp_path / "e"
     source.write_text("a\nb\n")
@@ -62,6 +55,9 @@ def test_parallel_texts(tmp_path):
         check_parallel(source, target)
     with pytest.raises(InputError, match=f"{empty} is empty"):
         check_parallel(source, empty)
+    for read in (lambda path: list(read_lines(path)), count_lines):
+        with pytest.raises(InputError, match=r"nothing .*exist"):
+            read(tmp_path / "nothing")
 
 
 # The lines of standard input, after they were counted where that is possible.

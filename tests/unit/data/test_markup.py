@@ -4,7 +4,7 @@ import pytest
 
 from workflow_src.config.datasets import DatasetConfig
 from workflow_src.data.corpus import RawCorpus
-from workflow_src.data.markup import is_markup, segments
+from workflow_src.data.markup import segments
 from workflow_src.errors import ArtifactError
 
 
@@ -19,30 +19,30 @@ def pairs(tmp_path, german: str, english: str, languages=("de", "en"), same=Fals
         return [(pair.first, pair.second) for pair in next(corpus.parts())[1]]
 
 
-@pytest.mark.parametrize(
-    ("line", "markup"),
-    [
-        ("<url>http://x.example/1</url>", True),
-        ("<title>A talk</title>", True),
-        ('  <reviewer href="http://x">Ann B.</reviewer> ', True),
-        ("<translator></translator>", True),
-        ("<doc id=\"1\" lang='de'>", True),
-        ("</doc></refset>", True),
-        ('<?xml version="1.0"?><!DOCTYPE mteval>', True),
-        ("<!-- a comment -->", True),
-        ("<br/>", True),
-        ("<i>Hello</i>", False),
-        ("<em>Zwei</em> ist gut.", False),
-        ("<title>A</title> b", False),
-        ("<title>A", False),
-        ("<url>a</url> b <url>c</url> d", False),
-        ("<3 you", False),
-        ("a < b > c", False),
-        ("", False),
-    ],
-)
-def test_lines_of_markup(line, markup):
-    assert is_markup(line) is markup
+TAGS = [
+    "<url>http://x.example/1</url>",
+    '  <reviewer href="http://x">Ann B.</reviewer> ',
+    "<doc id=\"1\" lang='de'>",
+    "</doc></refset>",
+    '<?xml version="1.0"?><!DOCTYPE mteval>',
+    "<!-- a comment -->",
+    "<br/>",
+]
+TEXT = [
+    "<i>Hello</i>",
+    "<em>Zwei</em> ist gut.",
+    "<title>A</title> b",
+    "<title>A",
+    "<url>a</url> b <url>c</url> d",
+    "<3 you",
+    "a < b > c",
+    "",
+]
+
+
+def test_lines_of_markup_are_left_out_and_text_with_tags_stays(tmp_path):
+    text = "".join(f"{line}\n" for line in TAGS + TEXT)
+    assert pairs(tmp_path, text, text, markup="ted") == [(line, line) for line in TEXT]
 
 
 def test_ted_leaves_out_lines_that_are_markup_on_both_sides(tmp_path):
