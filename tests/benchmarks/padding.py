@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from workflow_src.data.batching import Lengths, epoch_batches
+from workflow_src.data.batching import Pairs, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 
 
@@ -30,7 +30,7 @@ def least(positions: np.ndarray, difference: np.ndarray, features: np.ndarray) -
     return float(padding / (positions.sum() + padding))
 
 
-def padding_waste(corpus: Lengths, batches: Sequence[np.ndarray]) -> float:
+def padding_waste(corpus: Pairs, batches: Sequence[np.ndarray]) -> float:
     """Share of PAD in the tensors that `collate` makes of these batches, over both sides."""
     sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
     rows = np.concatenate(batches)

@@ -14,18 +14,14 @@ from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, PAD, Batch
 
 
-class Lengths(Protocol):
-    """Lengths of the sentences of a corpus in subwords, without end symbols."""
+class Pairs(Protocol):
+    """Encoded pairs to train on: a corpus or a mixture."""
 
     @property
     def source_lengths(self) -> np.ndarray: ...
 
     @property
     def target_lengths(self) -> np.ndarray: ...
-
-
-class Pairs(Lengths, Protocol):
-    """Encoded pairs to train on: a corpus or a mixture."""
 
     @property
     def prefix(self) -> str: ...
@@ -47,7 +43,7 @@ class Pairs(Lengths, Protocol):
 
 
 def epoch_batches(
-    corpus: Lengths,
+    corpus: Pairs,
     batch_tokens: int,
     seed: int,
     epoch: int,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import array
 import contextlib
-import copy
 import functools
 import hashlib
 import itertools
@@ -29,6 +28,8 @@ SIDES = ("source", "target")
 FORMAT = 1
 # Largest vocabulary whose ids fit into 16 bits.
 SMALL_VOCABULARY = 65536
+# Pairs that are written at once.
+CHUNK = 8192
 
 
 def _path(prefix: str | Path, ending: str) -> Path:
@@ -67,9 +68,8 @@ def write(
     pairs: Iterable[tuple[list[int], list[int]]],
     summary: dict[str, Any],
     vocabulary_size: int = SMALL_VOCABULARY,
-    chunk: int = 8192,
 ) -> dict[str, Any]:
-    """Write pairs of (source ids, target ids) as they come, `chunk` at a time; returns the content of PREFIX.json.
+    """Write pairs of (source ids, target ids) as they come, some at a time; returns the content of PREFIX.json.
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
     beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that
@@ -86,7 +86,7 @@ def write(
         files = {side: stack.enter_context(atomic(_path(prefix, f"{side}.bin"), "wb")) for side in SIDES}
         tables = {side: stack.enter_context(atomic(_path(prefix, f"{side}.offsets.npy"), "wb")) for side in SIDES}
         writers = {side: _SideWriter(files[side], dtype) for side in SIDES}
-        while block := list(itertools.islice(pairs, chunk)):
+        while block := list(itertools.islice(pairs, CHUNK)):
             writers["source"].append([source for source, _ in block])
             writers["target"].append([target for _, target in block])
         counts = {}
@@ -119,16 +119,23 @@ class EncodedCorpus:
     """Sentence pairs in files that are mapped, not read: opening is quick, and processes share the memory."""
 
     def __init__(
-        self, prefix: str, summary: dict[str, Any], tokens: dict[str, np.ndarray], offsets: dict[str, np.ndarray]
+        self,
+        prefix: str,
+        summary: dict[str, Any],
+        tokens: dict[str, np.ndarray],
+        offsets: dict[str, np.ndarray],
+        rows: np.ndarray | None = None,
+        part: str = "",
     ):
+        """`rows` are those of a part of the files, whose name is `part`; without them, the corpus has all."""
         self.prefix = prefix
         self.summary = summary
         self.tokens = tokens
         self.offsets = offsets
-        # Where sentences begin and end. In a part of a corpus, a sentence may not end where the next one begins.
-        self._starts = {side: places[:-1] for side, places in offsets.items()}
-        self._ends = {side: places[1:] for side, places in offsets.items()}
-        self._part = ""
+        self._rows, self._part = rows, part
+        kept = slice(None) if rows is None else rows
+        self._starts = {side: places[:-1][kept] for side, places in offsets.items()}
+        self._ends = {side: places[1:][kept] for side, places in offsets.items()}
 
     @classmethod
     def open(cls, prefix: str | Path) -> EncodedCorpus:
@@ -150,11 +157,10 @@ class EncodedCorpus:
 
     def reversed(self) -> EncodedCorpus:
         """The same pairs with source and target exchanged. `verify` only knows the files."""
-        exchanged = copy.copy(self)
-        for name in ("tokens", "offsets", "_starts", "_ends"):
-            by_side = getattr(self, name)
-            setattr(exchanged, name, dict(zip(SIDES, map(by_side.get, reversed(SIDES)), strict=True)))
-        return _without_lengths(exchanged)
+        tokens, offsets = (
+            {"source": by_side["target"], "target": by_side["source"]} for by_side in (self.tokens, self.offsets)
+        )
+        return EncodedCorpus(self.prefix, self.summary, tokens, offsets, self._rows, self._part)
 
     def up_to(self, length: int) -> EncodedCorpus:
         """The pairs with at most `length` subwords on either side, in their order; the corpus itself if these are all.
@@ -164,28 +170,20 @@ class EncodedCorpus:
         rows = np.flatnonzero(np.maximum(self.source_lengths, self.target_lengths) <= length)
         if len(rows) == len(self):
             return self
-        part = copy.copy(self)
-        part._starts = {side: starts[rows] for side, starts in self._starts.items()}
-        part._ends = {side: ends[rows] for side, ends in self._ends.items()}
-        part._part = f"{self._part} up to {length}"
-        return _without_lengths(part)
+        of_files = rows if self._rows is None else self._rows[rows]
+        part = f"{self._part} up to {length}"
+        return EncodedCorpus(self.prefix, self.summary, self.tokens, self.offsets, of_files, part)
 
     def __len__(self) -> int:
         return len(self._starts[SIDES[0]])
 
     def source(self, row: int) -> np.ndarray:
         """Source ids of a pair, without BOS and EOS; a view into the file, not to be written."""
-        return self._sentence("source", row)
+        return self.tokens["source"][self._starts["source"][row] : self._ends["source"][row]]
 
     def target(self, row: int) -> np.ndarray:
         """Target ids of a pair, as `source`."""
-        return self._sentence("target", row)
-
-    def _sentence(self, side: str, row: int) -> np.ndarray:
-        if not -len(self) <= row < len(self):
-            raise IndexError(f"row {row} of {len(self)}")
-        row = row % len(self)
-        return self.tokens[side][self._starts[side][row] : self._ends[side][row]]
+        return self.tokens["target"][self._starts["target"][row] : self._ends["target"][row]]
 
     @functools.cached_property
     def source_lengths(self) -> np.ndarray:
@@ -255,13 +253,6 @@ def check_positions(positions: int, *corpora: EncodedCorpus) -> None:
                 "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
                 "recipe.normalisation.max_characters (dev, test)",
             )
-
-
-def _without_lengths(corpus: EncodedCorpus) -> EncodedCorpus:
-    """The corpus, a copy of another one, without the lengths that the other one has computed."""
-    for name in ("source_lengths", "target_lengths"):
-        vars(corpus).pop(name, None)
-    return corpus
 
 
 def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarray:

@@ -7,24 +7,24 @@ escapes.py). Ids 0 to 3 are PAD, BOS, EOS and UNK in every vocabulary; encoding 
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
-from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape, unescape
-from workflow_src.data.learn_subwords import JOINER, SPECIALS, learn_model
+from workflow_src.data.escapes import NIBBLES, RESERVED, unescape
+from workflow_src.data.learn_subwords import learn_model
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.placeholders import NUMBERS, SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
+from workflow_src.data.segmenters import Segmenter, read_segmenter
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
 from workflow_src.records.checked import Lenient, check_format, checked
@@ -35,88 +35,9 @@ FORMAT = 1
 LEARN_AGAIN = "learn subwords again"
 # Endings of model files.
 ENDINGS = ("model", "codes", "vocabulary")
-# A call of SentencePiece with several lines starts threads, which costs as much as this many lines.
-ALONE = 8
-# Words whose subwords subword-nmt keeps.
-CACHED_WORDS = 200_000
 _NIBBLES = frozenset(NIBBLES)
 # Reserved characters of models with symbols for placeholders.
 _RESERVED_WITH_SYMBOLS = RESERVED | frozenset(SYMBOLS)
-
-
-class _Side(Protocol):
-    """A subword model of one language, or of both, for text that is escaped by `escape`."""
-
-    size: int
-    escape: Escape
-
-    def encode(self, escaped: list[str]) -> list[list[int]]: ...
-
-    def decode(self, ids: list[list[int]]) -> list[str]: ...
-
-    def pieces(self, ids: list[int]) -> list[str]: ...
-
-
-class SentencePieceSide:
-    """A SentencePiece model whose unknown characters are escaped."""
-
-    def __init__(self, model: bytes, threads: int = 1, reserved: frozenset[str] = RESERVED):
-        import sentencepiece
-
-        self.model = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.size = self.model.get_piece_size()
-        self.threads = threads
-        ordinary = (i for i in range(self.size) if not self.model.is_control(i) and not self.model.is_unknown(i))
-        alphabet = (piece for piece in map(self.model.id_to_piece, ordinary) if len(piece) == 1)
-        self.escape = Escape(alphabet, reserved=reserved)
-
-    def encode(self, escaped: list[str]) -> list[list[int]]:
-        if len(escaped) < ALONE:
-            return [self.model.encode(line) for line in escaped]
-        return self.model.encode(escaped, num_threads=self.threads)
-
-    def decode(self, ids: list[list[int]]) -> list[str]:
-        if len(ids) < ALONE:
-            return [self.model.decode(sentence) for sentence in ids]
-        return self.model.decode(ids, num_threads=self.threads)
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [self.model.id_to_piece(i) for i in ids]
-
-
-class BpeSide:
-    """subword-nmt's BPE: `codes` as it learned them, `vocabulary` all pieces in the order of their ids."""
-
-    def __init__(self, codes: str, vocabulary: list[str], reserved: frozenset[str] = RESERVED):
-        from subword_nmt.apply_bpe import BPE
-
-        # Given the number of merges, because it takes no merges for a damaged line.
-        self.bpe = BPE(io.StringIO(codes, newline="\n"), codes.count("\n") - 1, JOINER)
-        self.vocabulary = vocabulary
-        self.size = len(vocabulary)
-        self.ids = {piece: number for number, piece in enumerate(vocabulary)}
-        alphabet = (p[0] for p in vocabulary if len(p) == 1 + len(JOINER) and p.endswith(JOINER))
-        self.escape = Escape(alphabet, also=BPE_SIGNS, reserved=reserved)
-
-    def encode(self, escaped: list[str]) -> list[list[int]]:
-        return [self._ids(line) for line in escaped]
-
-    def _ids(self, line: str) -> list[int]:
-        # The library keeps every word that it has seen. Another thread may read the old cache.
-        if len(self.bpe.cache) > CACHED_WORDS:
-            self.bpe.cache = {}
-        return [self.ids[piece] for piece in self.bpe.segment_tokens(line.split(" "))]
-
-    def decode(self, ids: list[list[int]]) -> list[str]:
-        return [self._text(sentence) for sentence in ids]
-
-    def _text(self, ids: list[int]) -> str:
-        pieces = (SPECIALS[UNK] if i == UNK else self.vocabulary[i] for i in ids if i not in (PAD, BOS, EOS))
-        text = "".join(piece[: -len(JOINER)] if piece.endswith(JOINER) else piece + " " for piece in pieces)
-        return text.removesuffix(" ")
-
-    def pieces(self, ids: list[int]) -> list[str]:
-        return [self.vocabulary[i] for i in ids]
 
 
 class _Description(Lenient):
@@ -145,7 +66,7 @@ class Subwords:
     text from `sources`.
     """
 
-    def __init__(self, source: _Side, target: _Side, description: dict[str, Any]):
+    def __init__(self, source: Segmenter, target: Segmenter, description: dict[str, Any]):
         self._source = source
         self._target = target
         self.description = description
@@ -172,7 +93,7 @@ class Subwords:
         if description.get("placeholders"):
             reserved = _RESERVED_WITH_SYMBOLS
         names = ["joint"] if description["joint"] else ["source", "target"]
-        sides = [read_side(method, folder, name, threads, reserved) for name in names]
+        sides = [read_segmenter(method, folder, name, threads, reserved) for name in names]
         sizes = {"source": sides[0].size, "target": sides[-1].size}
         if sizes != description["sizes"]:
             problem = f"has sizes {description['sizes']}, and the models have {sizes}"
@@ -253,14 +174,14 @@ class Subwords:
         return [self.placeholders.symbols(line) for line in sources]
 
     def _encoded(
-        self, side: _Side, lines: Sequence[str], symbols: Sequence[Mapping[str, str]] | None
+        self, side: Segmenter, lines: Sequence[str], symbols: Sequence[Mapping[str, str]] | None
     ) -> list[list[int]]:
         if self.placeholders is None or symbols is None:
             return side.encode([side.escape(line) for line in lines])
         replaced = zip(lines, symbols, strict=True)
         return side.encode([self.placeholders.replace(line, mapping, side.escape) for line, mapping in replaced])
 
-    def _decoded(self, side: _Side, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
+    def _decoded(self, side: Segmenter, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
         texts = side.decode(ids)
         if self.placeholders is None:
             return [unescape(text) for text in texts]
@@ -299,29 +220,6 @@ class Subwords:
         return frozenset(number for number, piece in enumerate(pieces) if not signs.isdisjoint(piece))
 
 
-def read_side(
-    method: str, folder: Path, name: str, threads: int = 1, reserved: frozenset[str] = RESERVED
-) -> BpeSide | SentencePieceSide:
-    """The model `name` of a folder: "joint", "source" or "target".
-
-    Raises ArtifactError for damaged models.
-    """
-    if method == "subword-nmt":
-        # Over a line that is no pair, the library ends the process.
-        try:
-            codes = (folder / f"{name}.codes").read_bytes().decode("utf-8")
-            vocabulary = (folder / f"{name}.vocabulary").read_bytes().decode("utf-8")
-            return BpeSide(codes, vocabulary.removesuffix("\n").split("\n"), reserved)
-        except (UnicodeDecodeError, SystemExit):
-            problem = f"and {name}.vocabulary are no subwords of subword-nmt"
-            raise ArtifactError(folder / f"{name}.codes", problem, "copy or learn them again") from None
-    path = folder / f"{name}.model"
-    try:
-        return SentencePieceSide(path.read_bytes(), threads, reserved)
-    except RuntimeError as failure:
-        raise ArtifactError(path, f"is no SentencePiece model ({failure})", "copy or learn it again") from None
-
-
 def learn(
     settings: SubwordsConfig,
     source_file: str | Path,
@@ -358,7 +256,7 @@ def learn(
             for ending, content in learn_model(settings, name, files, lines, symbols).items():
                 with atomic(building / f"{name}.{ending}", "wb") as file:
                     file.write(content)
-            sizes[name] = read_side(settings.method, building, name, threads).size
+            sizes[name] = read_segmenter(settings.method, building, name, threads).size
         shutil.rmtree(building / "texts", ignore_errors=True)
         description = _describe(settings, sizes, building, source_file, target_file, placeholders)
         # Models lie in place before subwords.json does; without it the folder counts as absent.

@@ -104,18 +104,6 @@ def test_ids_of_any_rows_are_those_of_their_texts(texts):
     )
 
 
-def test_batches_say_nothing_of_the_text_that_pairs_are_of(texts):
-    """Rows of one length in batches of 20: the number of those of a text is that of draws without replacement."""
-    mixture = Mixture({"a": texts("a", 600, longest=1), "b": texts("b", 400, longest=1)}, {"a": 1.0, "b": 1.0})
-    counts = []
-    for epoch in range(10):
-        batches = epoch_batches(mixture, 40, 1, epoch, rows=mixture.epoch_rows(1, epoch))
-        assert all(len(batch) == 20 for batch in batches)
-        counts += [int((batch < 600).sum()) for batch in batches]
-    expected = 20 * 0.6 * 0.4 * (1000 - 20) / (1000 - 1)
-    assert np.mean(counts) == 12 and np.var(counts) == pytest.approx(expected, rel=0.2)
-
-
 def test_the_content_of_every_text_counts(texts):
     mixture = Mixture({"a": texts("a", 10), "b": texts("b", 6)}, {"a": 1.0, "b": 1.0})
     other = Mixture({"a": texts("a", 10), "b": texts("b", 7)}, {"a": 1.0, "b": 1.0})

@@ -30,30 +30,10 @@ TARGET = [
 
 SPANS = {
     "tags": ["<b>", "</b>", "<br/>", '<a href="http://x.org/%1">', "<placeholder-1/>", "<ns:tag a='1'>"],
-    "urls": [
-        "http://x.org",
-        "https://a.b/c_(d)?e=%20&f=1#g",
-        "www.kde.org",
-        "ftp://h/%1",
-        "man://ls",
-    ],
+    "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls".split(),
     "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
     "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
-    "variables": [
-        "%1",
-        "%s",
-        "%02d",
-        "%.2f",
-        "%1$s",
-        "%(name)s",
-        "%{n}",
-        "%L1",
-        "{name}",
-        "{}",
-        "{0}",
-        "{{ x }}",
-        "${x}",
-    ],
+    "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {} {0} ${x}".split()],
 }
 spans = st.sampled_from([span for own in SPANS.values() for span in own])
 characters = st.characters(exclude_categories=["Cs", "Cc"])
@@ -131,13 +111,6 @@ def test_pairs_come_back_and_share_symbols(learned, source, target):
     # Read with the spans that it was encoded with, and no others.
     [text] = learned._target.decode([target_ids])
     assert placeholders.restore(text, symbols, subwords.unescape) == target
-
-
-@given(line=lines, data=st.data())
-def test_whatever_a_model_writes_can_be_read(learned, line, data):
-    ids = data.draw(st.lists(st.integers(0, learned.target_size - 1), max_size=20))
-    [text] = learned.decode_target([ids], [line])
-    assert not set(text) & set(SYMBOLS) or set(line) & set(SYMBOLS)
 
 
 @pytest.mark.parametrize(
@@ -249,13 +222,10 @@ def test_equal_placeholders_in_a_row_are_no_repetition(learned, line):
     assert learned.without_repetitions([ids + letter[-1:] * 3]) == [ids + letter[-1:]]
 
 
-def test_symbols_are_shown_by_number():
-    assert placeholders.numbered([SYMBOLS[0], "a", SYMBOLS[9] + "@@"]) == ["<1>", "a", "<10>@@"]
-
-
 def test_without_sources_symbols_are_shown_by_number(learned):
     ids = learned.encode_target(["<b>a</b>"], ["<b> </b>"])
     assert learned.decode_target(ids) == ["<1>a<2>"]
+    assert placeholders.numbered([SYMBOLS[0], "a", SYMBOLS[9] + "@@"]) == ["<1>", "a", "<10>@@"]
 
 
 def test_merges_and_pieces_hold_no_symbols(learned):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refusals import fields_of
 
 from workflow_src.config.datasets import SubwordsConfig
-from workflow_src.data import subwords
+from workflow_src.data import segmenters, subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.lines import EMPTY
 from workflow_src.data.subwords import Subwords
@@ -64,27 +64,7 @@ def normalised(text):
 
 characters = st.characters(exclude_categories=["Cs", "Cc"])
 # Texts of any characters, and of those that subword models give a meaning of their own.
-awkward = st.sampled_from(
-    [
-        "▁",
-        "@@",
-        "@",
-        "</w>",
-        "<s>",
-        "<unk>",
-        "⁇",
-        "▅",
-        "\uf8a3",
-        "😀",
-        "👩‍🚀",
-        "日本",
-        "ß",
-        "Hund",
-        " ",
-        "e\u0301",
-        "<0x41>",
-    ]
-)
+awkward = st.sampled_from([*"▁ @@ @ </w> <s> <unk> ⁇ ▅ \uf8a3 😀 👩‍🚀 日本 ß Hund e\u0301 <0x41>".split(), " "])
 lines = st.one_of(st.text(characters), st.lists(st.one_of(awkward, characters), max_size=12).map("".join)).map(
     normalised
 )
@@ -131,36 +111,12 @@ def test_repeated_subwords_are_removed_and_spelt_characters_survive(learned, lin
     assert learned.decode_target(learned.without_repetitions([stuttered])) == [line]
 
 
-@given(line=st.sampled_from([line for line in ENGLISH.splitlines() if "<" not in line]), data=st.data())
-def test_repetitions_are_removed_before_joining_as_text_would_be(learned, line, data):
-    """Removing on lines of pieces and joining these by replacing signs, as scripts of papers do, gives the same."""
-    [ids] = learned.encode_target([line])
-    ids = [i for number in ids for i in [number] * data.draw(st.integers(1, 3))]
-    pieces = [piece for piece, _ in groupby(learned.pieces_target(ids))]
-    if learned.description["method"] == "subword-nmt":
-        joined = (" ".join(pieces) + " ").replace("@@ ", "").strip()
-    else:
-        joined = "".join(pieces).replace("▁", " ").strip()
-    assert learned.decode_target(learned.without_repetitions([ids])) == [joined]
-
-
 def test_two_equal_halves_of_a_byte_are_no_repetition(learned):
     # U+2019 is E2 80 99 in UTF-8.
     [ids] = learned.encode_target(["’"])
     pieces = "".join(learned.pieces_target(ids))
     assert NIBBLES[9] * 2 in pieces.replace("@@", "")
     assert learned.decode_target(learned.without_repetitions([ids])) == ["’"]
-
-
-def test_training_text_is_cut_into_few_known_pieces(learned):
-    for text, encode, decode in (
-        (GERMAN, learned.encode_source, learned.decode_source),
-        (ENGLISH, learned.encode_target, learned.decode_target),
-    ):
-        text_lines = text.splitlines()
-        ids = encode(text_lines)
-        assert decode(ids) == text_lines
-        assert sum(map(len, ids)) < 0.8 * len(text)
 
 
 def test_sizes_and_ids(learned):
@@ -325,9 +281,9 @@ def test_subword_nmt_cuts_words_like_its_own_command(texts, tmp_path):
 def test_cached_words_do_not_grow_without_end(texts, tmp_path, monkeypatch):
     learn(texts, tmp_path / "s", "subword-nmt", "bpe")
     lines = [f"{''.join(letters)} {''.join(letters[::-1])}e" for letters in itertools.product("aeinrt", repeat=4)]
-    limited, unlimited = (subwords.read_side("subword-nmt", tmp_path / "s", "joint") for _ in range(2))
+    limited, unlimited = (segmenters.read_segmenter("subword-nmt", tmp_path / "s", "joint") for _ in range(2))
     expected = unlimited.encode(lines)
-    monkeypatch.setattr(subwords, "CACHED_WORDS", 50)
+    monkeypatch.setattr(segmenters, "CACHED_WORDS", 50)
     assert limited.encode(lines) == expected
     assert len(limited.bpe.cache) <= 52 < len(unlimited.bpe.cache)
 
