@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from workflow_src.data.characters import letters, letters_outside, visible, word_counter
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.repeats import Counts
@@ -163,6 +162,8 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
                 (("12.34.567 Rupien", "12,34,568 rupees"), "min_share"),
                 (("1.234.567 Rupien", "12,34,567 rupees"), None),
                 (("1,234 und 1,234", "1,234"), "min_share"),
+                (("12 000 oder 3:30 am 7.12.1941, 2010 300 mal", "12000 3.3 7 12 1941 2010 300"), None),
+                (("12 000 oder 3:30 am 7.12.1941", "12000 3.3 7 12 1941 300"), "min_share"),
             )
         ),
         ("numbers", {}, ("ar", "en"), ("٤٫٥ كيلو و ١٬٢٠٠", "4.5 kilos and 1200"), None),
@@ -286,23 +287,6 @@ def test_counts_are_those_of_a_dictionary(batches, limit):
             expected.append(occurrences.get(key, 0) >= limit)
             occurrences[key] = occurrences.get(key, 0) + 1
         assert counts.add(keys, limit).tolist() == expected
-
-
-def test_numbers_of_a_text():
-    """Neither parts of a date nor a year and a number are one number; thousands with a space are."""
-    line = "1,5 oder 12 000 oder 3:30 am 7.12.1941, 2010 300 mal"
-    same = "1.5 12000 3.3 7 12 1941 2010 300"
-    assert verdicts("numbers", [(line, same), (line, same + " 300"), (line, same[:-3])]) == [
-        None, "min_share", "min_share"
-    ]  # fmt: skip
-
-
-def test_letters_and_scripts():
-    assert letters("Größe 12: groß!") == 9 and letters("abc 1") == 3
-    assert visible("a b\u0301 c\u00a0.") == 4
-    outside = letters_outside(("LATIN",))
-    assert outside("Größe Ａª µ ʼ") == 0 and outside("мир, κόσμος") == 9
-    assert word_counter("ja")("これ は") == 3 and word_counter("en")(" a  b ") == 2
 
 
 def test_codes_of_languages():

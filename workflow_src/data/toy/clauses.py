@@ -49,6 +49,11 @@ _STATES = {
 }
 
 
+def finite_word(word: str, agreement: str) -> str:
+    """The form of an auxiliary for a subject."""
+    return FINITE[word].split()[list(AGREEMENT_WEIGHTS).index(agreement)]
+
+
 class Wording(NamedTuple):
     """An English verb group: words before the verb phrase, the form of the verb phrase, words of a question."""
 

@@ -3,7 +3,7 @@
     python -m workflow_src.data.toy.grammar --show 20 --seed 7
 
 prints random pairs with the number of their valid translations. docs/toy.md explains the grammar. The rules are in
-toy_sentences (sentences), toy_clauses (clauses), toy_phrases (noun and verb phrases) and toy_lexicon (words).
+sentences.py, clauses.py, phrases.py (noun and verb phrases) and lexicon.py (words).
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from workflow_src.data.toy import Settings
-from workflow_src.data.toy import forest as forest
+from workflow_src.data.toy import Settings, forest
 from workflow_src.data.toy.forest import DE, EN, Node
 from workflow_src.data.toy.lexicon import NOUNS
 from workflow_src.data.toy.sentences import SENTENCES, grammar
@@ -60,12 +59,6 @@ def _tokens(sentence: str, side: int) -> list[list[str]]:
     return [reading for reading in readings if all(reading) and _text(reading) == sentence]
 
 
-def _sides(direction: str) -> tuple[int, int]:
-    if direction not in DIRECTIONS:
-        raise ConfigError("direction", direction, allowed=DIRECTIONS)
-    return DIRECTIONS[direction]
-
-
 @functools.lru_cache(maxsize=8192)
 def _parse(sentence: str, side: int) -> Node | None:
     options = [
@@ -81,8 +74,9 @@ class ToyGrammar:
     """The oracle in one direction, "de-en" or "en-de"."""
 
     def __init__(self, direction: str = "de-en"):
-        self.direction = direction
-        self._source, self._target = _sides(direction)
+        if direction not in DIRECTIONS:
+            raise ConfigError("direction", direction, allowed=DIRECTIONS)
+        self._source, self._target = DIRECTIONS[direction]
 
     def translations(self, source: str) -> set[str]:
         """All valid translations of `source`.
@@ -90,10 +84,6 @@ class ToyGrammar:
         Raises InputError when the sentence is not in the grammar, or has more translations than can be listed.
         """
         return {_text(tokens) for tokens in forest.wordings(self._forest(source, True), self._target, "")}
-
-    def count(self, source: str) -> int:
-        """Number of valid translations of `source` (InputError as `translations`)."""
-        return len(self.translations(source))
 
     def is_valid(self, source: str, target: str) -> bool:
         """True for a valid translation `target` of `source`, to the letter (spaces around it do not matter).
@@ -115,21 +105,6 @@ class ToyGrammar:
             problem = f"up to {number} translations, and at most {_MAX_LISTED} are listed"
             raise ConfigError("sentence", source, problem=problem, hint="use is_valid")
         return node
-
-
-def translations(source: str, direction: str = "de-en") -> set[str]:
-    """All valid translations of a sentence of the grammar; InputError for any other sentence."""
-    return ToyGrammar(direction).translations(source)
-
-
-def is_valid(source: str, target: str, direction: str = "de-en") -> bool:
-    """True for a `target` among the valid translations of `source`; InputError when `source` is no sentence."""
-    return ToyGrammar(direction).is_valid(source, target)
-
-
-def held_out(german: str) -> set[tuple[str, str]]:
-    """Combinations of a German sentence that training never shows; empty for a training sentence."""
-    return ToyGrammar().held_out(german)
 
 
 @functools.cache
@@ -191,35 +166,20 @@ def generate(settings: Settings | Mapping[str, Any] = MappingProxyType({})) -> d
     return {split: corpus[split] for split in SPLITS}
 
 
-def digest(settings: Mapping[str, Any] = MappingProxyType({})) -> str:
-    """SHA-256 of the whole corpus: for each pair of each split a line `split TAB German TAB English`."""
-    checksum = hashlib.sha256()
-    for split, pairs in generate(settings).items():
-        for german, english in pairs:
-            checksum.update(f"{split}\t{german}\t{english}\n".encode())
-    return checksum.hexdigest()
-
-
 def main(arguments: list[str] | None = None) -> None:
-    """Print random pairs as a Markdown table, and all translations of some."""
+    """Print random pairs as a Markdown table, with the number of valid translations."""
     parser = argparse.ArgumentParser(prog="python -m workflow_src.data.toy.grammar", description=main.__doc__)
     parser.add_argument("--show", type=int, default=20, help="number of pairs")
     parser.add_argument("--seed", type=int, default=7, help="seed of the pairs")
-    parser.add_argument("--lists", type=int, default=3, help="number of full lists of translations")
     options = parser.parse_args(arguments)
     try:
         pairs = generate({"train": options.show, "dev": 1, "test": 1, "seed": options.seed})["train"]
-    except ValueError as failure:
+    except ConfigError as failure:
         sys.exit(f"error: {failure}")
     oracle = ToyGrammar()
     print("| German | English | valid |\n|---|---|---|")
     for german, english in pairs:
-        print(f"| {german} | {english} | {oracle.count(german)} |")
-    several = [german for german, _ in pairs if 4 <= oracle.count(german) <= 16]
-    for german in several[: options.lists]:
-        print(f"\n{german}\n")
-        for english in sorted(oracle.translations(german)):
-            print(f"- {english}")
+        print(f"| {german} | {english} | {len(oracle.translations(german))} |")
 
 
 if __name__ == "__main__":

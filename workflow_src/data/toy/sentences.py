@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from workflow_src.data.toy.clauses import (
     AGREEMENT_WEIGHTS,
     BE,
-    FINITE,
     NONE,
     WAS,
     Adverbial,
     clause,
     clauses,
+    finite_word,
     verb_group,
 )
 from workflow_src.data.toy.forest import Grammar, Pattern, Rule, Symbol
@@ -84,10 +84,6 @@ def _transitive(*kinds: str) -> list[Verb]:
 
 def _makers(kind: str) -> list[Verb]:
     return [verb for verb in _transitive(kind) if verb.lemma in _MAKING]
-
-
-def _have(agreement: str) -> str:
-    return FINITE["haben"].split()[list(AGREEMENT_WEIGHTS).index(agreement)]
 
 
 def _whole(
@@ -186,7 +182,7 @@ def _fronted_objects() -> Iterator[Rule]:
                 weight = AGREEMENT_WEIGHTS[agreement] / len(verb.kinds)
                 for tense, middle, last in (
                     ("past", verb.finite("past", agreement), end),
-                    ("perfect", _have(agreement), (verb.participle,)),
+                    ("perfect", finite_word("haben", agreement), (verb.participle,)),
                 ):
                     german = [((0, ""), middle, (1, ""), *last, ".")]
                     english = [
@@ -201,8 +197,7 @@ def _relatives() -> Iterator[Rule]:
     """Relative clauses and the noun phrases that carry them; form `open`: without the closing comma."""
     for gender, number, agreement in _GENDERS:
         for auxiliary in ("haben", "sein"):
-            index = list(AGREEMENT_WEIGHTS).index(agreement)
-            finite = FINITE[auxiliary].split()[index]
+            finite = finite_word(auxiliary, agreement)
             phrase = ("VP", "person", auxiliary, "full")
             ends: dict[str, Pattern] = {"perfect": ((0, "part"), finite)}
             ends["present"] = ((0, f"last.present.{agreement}"),)
@@ -227,7 +222,6 @@ def _relatives() -> Iterator[Rule]:
     for auxiliary in ("haben", "sein"):
         phrase = ("VP", "person", auxiliary, "full")
         for agreement in ("3sg", "pl"):
-            index = list(AGREEMENT_WEIGHTS).index(agreement)
             past = Adverbial(("Time past",), (), (("first", ()), ("last", ())), False)
             for tense, word, form, adverbial, kind in (
                 ("perfect", auxiliary, "part", NONE, "none"),
@@ -238,7 +232,7 @@ def _relatives() -> Iterator[Rule]:
                 groups = verb_group(tense, agreement, kind)
                 weight = (6 if auxiliary == "haben" else 1) * (3 if agreement == "3sg" else 1)
                 carrier = ("Carrier", agreement, "then" if tense == "perfect" else "now")
-                arguments = (carrier, adverbial, FINITE[word].split()[index], phrase, (form, None))
+                arguments = (carrier, adverbial, finite_word(word, agreement), phrase, (form, None))
                 yield clause("RelativeMain", *arguments, groups, weight)
     yield _whole([((0, "sv"), ".")], [((0, "stmt"), ".")], ("RelativeMain",), "Relative", 3)
 
@@ -247,7 +241,7 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
     for verb, time in itertools.product(_makers(kind), ("now", "then")):
         for agreement in ("1sg", "3sg", "pl"):
             start = (",", relative_pronoun("acc", gender), (0, ""))
-            ends: dict[str, Pattern] = {"perfect": (verb.participle, _have(agreement))}
+            ends: dict[str, Pattern] = {"perfect": (verb.participle, finite_word("haben", agreement))}
             ends["past"] = (verb.prefix + verb.finite("past", agreement),)
             for tense, end in ends.items():
                 german = {"": [(*start, *end, ",")], "open": [(*start, *end)]}
@@ -276,9 +270,8 @@ def _qualities() -> Iterator[Rule]:
             yield words(("Quality", kind), [adjective], [[word] for word in translations.split("/")])
     for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
         for number, agreement in (("sg", "3sg"), ("pl", "pl")):
-            index = list(AGREEMENT_WEIGHTS).index(agreement)
             for word, be in (("sein", BE[agreement]), ("waren", WAS[agreement])):
-                german = [((0, ""), FINITE[word].split()[index], (1, ""), ".")]
+                german = [((0, ""), finite_word(word, agreement), (1, ""), ".")]
                 english = [((0, ""), be, (1, ""), ".")]
                 weight: float = 2 if number == "sg" else 1
                 noun_phrases: tuple[tuple[Symbol, str], ...] = (

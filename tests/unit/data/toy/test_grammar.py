@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections
+import hashlib
 import os
 import random
 import re
@@ -14,14 +14,23 @@ from typing import get_args
 import pytest
 
 from workflow_src.data.toy import SentenceKind, grammar
-from workflow_src.data.toy.grammar import ToyGrammar, held_out, is_valid, translations
-from workflow_src.data.toy.lexicon import NOUNS, VERBS, english_plural, english_verb
+from workflow_src.data.toy.grammar import ToyGrammar
 from workflow_src.data.toy.sentences import SENTENCES
 from workflow_src.errors import InputError
 
 # The grammar is frozen: results under docs/results were measured on this very text.
 DIGEST = "c5903564c774adb5d658bf66a093419a2fcb753b283347b50a7f15a5b5ba6d5c"
 SMALL = {"train": 60, "dev": 10, "test": 10, "seed": 3}
+
+
+ORACLE = ToyGrammar()
+held_out, is_valid, translations = ORACLE.held_out, ORACLE.is_valid, ORACLE.translations
+
+
+def digest(corpus) -> str:
+    """SHA-256 of a corpus: for each pair of each split a line `split TAB German TAB English`."""
+    lines = (f"{split}\t{german}\t{english}\n" for split, pairs in corpus.items() for german, english in pairs)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +41,6 @@ def corpus():
 @pytest.fixture(scope="module")
 def sample(corpus):
     return random.Random(5).sample(corpus["test"] + corpus["dev"], 250)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[\w']+", text.lower())
 
 
 def _perturbed(english: str, random_: random.Random) -> list[str]:
@@ -54,18 +59,16 @@ def _perturbed(english: str, random_: random.Random) -> list[str]:
     ]
 
 
-def test_default_corpus_is_frozen(corpus, monkeypatch):
-    monkeypatch.setattr(grammar, "generate", lambda settings: corpus)
-    assert grammar.digest() == DIGEST
+def test_default_corpus_is_frozen(corpus):
+    assert digest(corpus) == DIGEST
 
 
-def test_digest_does_not_depend_on_the_hash_seed():
-    code = f"from workflow_src.data.toy import grammar as g; print(g.digest({SMALL}))"
-    root = Path(grammar.__file__).parents[3]
-    digests = {
+def test_a_corpus_does_not_depend_on_the_hash_seed():
+    code = f"from workflow_src.data.toy import grammar; print(grammar.generate({SMALL}))"
+    corpora = {
         subprocess.run(
             [sys.executable, "-c", code],
-            cwd=root,
+            cwd=Path(grammar.__file__).parents[3],
             env=os.environ | {"PYTHONHASHSEED": seed},
             text=True,
             capture_output=True,
@@ -73,26 +76,7 @@ def test_digest_does_not_depend_on_the_hash_seed():
         ).stdout.strip()
         for seed in ("0", "77")
     }
-    assert digests == {grammar.digest(SMALL)}
-    assert grammar.digest(SMALL) != grammar.digest(SMALL | {"seed": 4})
-
-
-def test_sizes_lengths_and_distinct_sentences(corpus):
-    assert {split: len(pairs) for split, pairs in corpus.items()} == {"train": 24000, "dev": 1000, "test": 1000}
-    pairs = [pair for some in corpus.values() for pair in some]
-    for side in (0, 1):
-        assert len({pair[side] for pair in pairs}) == len(pairs)
-        assert all(4 <= len(pair[side].split()) <= 25 for pair in pairs)
-        assert all(re.fullmatch(r"[A-ZÄÖÜ][^.?]*[.?]", pair[side]) for pair in pairs)
-        # Exactly one space, commas attached to the left.
-        assert not any(re.search(r"\s\s|\s[,.?]|,\S", pair[side]) for pair in pairs)
-
-
-def test_vocabulary_of_train_covers_dev_and_test(corpus):
-    for side in (0, 1):
-        train = {word for pair in corpus["train"] for word in _words(pair[side])}
-        assert 400 <= len(train) <= 900
-        assert {word for split in ("dev", "test") for pair in corpus[split] for word in _words(pair[side])} <= train
+    assert corpora == {str(grammar.generate(SMALL))} != {str(grammar.generate(SMALL | {"seed": 4}))}
 
 
 def test_held_out_combinations_are_in_dev_and_test_only(corpus):
@@ -103,25 +87,11 @@ def test_held_out_combinations_are_in_dev_and_test_only(corpus):
     assert held_out("Ein Mann kauft die Zeitung.") == set()
 
 
-def test_held_out_kinds_are_verbs_with_objects_and_adjectives_with_nouns(corpus):
-    pairs = {pair for german, _ in corpus["test"] for pair in held_out(german)}
-    verbs = {verb.lemma for verb in VERBS}
-    nouns = {noun.lemma for noun in NOUNS}
-    assert {second for _, second in pairs} <= nouns
-    assert len({first for first, _ in pairs} & verbs) >= 5 and len({first for first, _ in pairs} - verbs) >= 5
-
-
 def test_references_are_valid_in_both_directions(corpus):
     back = ToyGrammar("en-de")
     for german, english in corpus["test"]:
         assert is_valid(german, english)
         assert back.is_valid(english, german)
-
-
-def test_several_translations_are_common_and_bounded(corpus):
-    counts = [ToyGrammar().count(german) for german, _ in corpus["test"]]
-    assert max(counts) <= 2 * grammar.MAX_TRANSLATIONS
-    assert sum(2 <= count <= 64 for count in counts) >= 0.9 * len(counts)
 
 
 def test_recognition_agrees_with_listing(sample):
@@ -229,26 +199,6 @@ def test_grammar_by_hand(german, english):
         assert translations(german) == english
 
 
-def test_inflection_by_hand():
-    verbs = {verb.name: verb for verb in VERBS}
-    noun = {noun.lemma: noun for noun in NOUNS}
-    assert verbs["aufmachen.acc"].to_infinitive == ["aufzumachen"]
-    assert verbs["einladen.acc"].participle == "eingeladen"
-    assert [verbs["sprechen.mit.dat"].finite("past", some) for some in ("3sg", "pl")] == ["sprach", "sprachen"]
-    assert noun["Student"].german("acc", "sg") == "Studenten" and noun["Kind"].german("dat", "pl") == "Kindern"
-    assert noun["Auto"].german("dat", "pl") == "Autos"
-    assert [english_plural(some) for some in ("story", "boy", "match", "child")] == [
-        "stories",
-        "boys",
-        "matches",
-        "children",
-    ]
-    forms = ("3sg", "past", "pp", "ing")
-    assert [english_verb("begin", form) for form in forms] == ["begins", "began", "begun", "beginning"]
-    assert [english_verb("carry", form) for form in forms] == ["carries", "carried", "carried", "carrying"]
-    assert [english_verb("close", form) for form in forms] == ["closes", "closed", "closed", "closing"]
-
-
 def test_every_derivation_can_be_spoken():
     """Each rule has each form that any rule asks of its symbol: no seed can draw a sentence without words."""
     rules = grammar.grammar()
@@ -265,24 +215,6 @@ def test_every_derivation_can_be_spoken():
                     seen.add(key)
                     front.append(key)
     assert len(seen) > 1000
-
-
-def test_verbs_and_structures_occur(corpus):
-    """Every verb, and every structure the corpus promises, is in train in numbers."""
-    text = [german for german, _ in corpus["train"]]
-    counts = collections.Counter(word for german in text for word in _words(german))
-    assert all(counts[verb.participle] >= 20 for verb in VERBS if verb.lemma not in ("kennen", "lieben"))
-    assert all(counts[form] >= 20 for form in ("kennt", "liebt"))
-    for pattern in (
-        r", dass ",
-        r", (die|das|der|den) ",
-        r"^Weil ",
-        r", obwohl ",
-        r"\?$",
-        r" zu \w+en\.$",
-        r"^(Den|Diesen) ",
-    ):
-        assert sum(bool(re.search(pattern, german)) for german in text) > 200, pattern
 
 
 @pytest.mark.parametrize(
@@ -319,7 +251,12 @@ def test_kinds_of_sentences_are_those_that_are_drawn():
         shown = sum(bool(mark.search(german.lower() if kind == "conjunction" else german)) for german, _ in pairs)
         assert shown == len(pairs) if kind != "relative" else shown > 0, kind
     simple = grammar.generate(SMALL | {"kinds": ["plain", "adverb"]})
-    for german, english in simple["train"] + simple["dev"] + simple["test"]:
+    pairs = simple["train"] + simple["dev"] + simple["test"]
+    assert [len(simple[split]) for split in ("train", "dev", "test")] == [60, 10, 10]
+    for side in (0, 1):
+        assert len({pair[side] for pair in pairs}) == len(pairs)
+        assert all(4 <= len(pair[side].split()) <= 25 for pair in pairs)
+    for german, english in pairs:
         # An infinitive with `zu` may have a comma, like a relative clause.
         assert not any(mark.search(german) for kind, mark in marks.items() if kind != "relative"), german
         assert is_valid(german, english)
@@ -333,6 +270,6 @@ def test_bad_sentences_and_directions():
 
 
 def test_command_shows_pairs(capsys):
-    grammar.main(["--show", "5", "--seed", "2", "--lists", "1"])
+    grammar.main(["--show", "5", "--seed", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "| German | English | valid |" and len([line for line in lines if line.startswith("|")]) == 7
