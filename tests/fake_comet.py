@@ -59,7 +59,7 @@ class CometModel:
             os.write(2, b"first\\nSegmentation fault\\n")
             os._exit(9)
         self.note(predict=len(samples), batch_size=batch_size, gpus=gpus, devices=devices)
-        scores = [float("nan") if "infinite" in self.text else _figure(**sample) for sample in samples]
+        scores = [_figure(**sample) for sample in samples]
         return Prediction(scores=scores, system_score=sum(scores) / len(scores))
 
 

@@ -79,17 +79,8 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
         SubwordsConfig(vocabulary_size=62, joint=True), corpus / "train.de", corpus / "train.en", root / "subwords"
     )
     for split in ("train", "dev"):
-        words = [
-            "--settings",
-            '{"max_length": 50}',
-            "--subwords",
-            str(root / "subwords"),
-            "--languages",
-            "de",
-            "en",
-            "--split",
-            split,
-        ]
+        words = ["--settings", '{"max_length": 50}', "--subwords", str(root / "subwords")]
+        words += ["--languages", "de", "en", "--split", split]
         words += ["--source", str(corpus / f"{split}.de"), "--target", str(corpus / f"{split}.en")]
         _run("encode", [*words, "--output-prefix", str(root / "encoded" / split)])
     return SimpleNamespace(

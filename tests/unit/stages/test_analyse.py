@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from stage_words import start_stage
-from titles import DELTA, GREEDY, SCORE
+from titles import DELTA, SCORE
 
 from workflow_src.config.resolved import Decode
 from workflow_src.evaluation.analyses.inputs import count_changes, pick
-from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.serving.translator import Translator
 from workflow_src.stages import analyse
 
@@ -60,7 +59,7 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
         row = example["index"]
         assert example["source"] == lines[row] and example["reference"] == references[row]
         assert example["teacher"] == by_teacher[row]
-        assert example["searches"] == {name: trace[row] for name, trace in traces.items()}
+        assert example["searches"] == {name: trace[row] for name, trace in traces.items()} and "beside" not in example
     by_search = [[count_changes(trace[row][0], trace[row][-1]) for row in range(8)] for trace in traces.values()]
     changes = list(map(sum, zip(*by_search, strict=True)))
     assert (
@@ -68,22 +67,6 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     )
     # Otherwise any two sentences would do, or those of the search that is listed first.
     assert len(set(changes)) > 1 and pick([traces[SCORE]], 2) != pick(list(traces.values()), 2)
-
-
-def test_translations_of_other_systems_stand_beside_them(run, tiny, tiny_bundles):
-    beside = [{"system": "teacher", "search": "greedy"}, {"system": "lvm", "search": "prior-mean"}]
-    analysis = run(SETTINGS | {"beside": beside}, "teacher", "lvm", "score")
-    lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    outputs = {
-        name: Translator.load(tiny_bundles[family], device="cpu", threads=1).translate(lines, search, normalised=True)
-        for name, family, search in (
-            (f"teacher {GREEDY}", "transformer", "greedy"),
-            (f"lvm {PRIOR_MEAN.title}", "lvm", "prior-mean"),
-        )
-    }
-    for example in analysis["examples"]:
-        assert example["beside"] == {name: texts[example["index"]] for name, texts in outputs.items()}
-    assert all("beside" not in example for example in run(SETTINGS, "teacher", "lvm", "score")["examples"])
 
 
 def test_sources_are_shown_as_text(tiny, tiny_bundles, tmp_path):

@@ -22,23 +22,41 @@ def score(tiny_bundles):
     return Translator.load(tiny_bundles["score"], device="cpu", threads=1)
 
 
+def words_of(tiny, tiny_bundles, output, decode, references=None, **settings):
+    """Words of a choice for the score network; `references` are files."""
+    content = {"decode": decode, "remove_repetitions": "none", "corpus": CORPUS} | settings
+    words = ["--settings", json.dumps(content), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
+    words += ["--source", str(tiny.corpus / "dev.de"), "--output", str(output), "--reference"]
+    return [*words, *map(str, references or [tiny.corpus / "dev.reference.en"])]
+
+
+@pytest.fixture
+def chosen_by(tiny, tiny_bundles, run_stage, tmp_path):
+    """Chooses settings; returns what was written."""
+
+    def run(*arguments, **settings):
+        run_stage("choose_settings", words_of(tiny, tiny_bundles, tmp_path / "chosen.json", *arguments, **settings))
+        return json.loads((tmp_path / "chosen.json").read_text())
+
+    return run
+
+
+BASE = {"search": "score", "steps": 2, "step_size": 1.0}
+
+
 @pytest.mark.parametrize("removal", ["subwords", "words", "none"])
-def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bundles, tiny, run_stage, tmp_path):
+def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
+    removal, score, chosen_by, tiny_bundles, tiny, run_stage, tmp_path
+):
     # Over characters: the miniature's words are none of the references'.
     def bleu(texts):
         return sacrebleu.corpus_bleu(texts, [references], tokenize="char").score
 
-    base = {"search": "score", "steps": 2, "step_size": 1.0}
     tune = {"step_size": [0.0001, 1.0, 40.0]}
     chosen, text = tmp_path / "chosen.json", tmp_path / "dev.txt"
-    settings = {"decode": base | {"tune": tune}, "remove_repetitions": removal, "corpus": CHARACTERS}
-    words = ["--settings", json.dumps(settings), "--device", "cpu"]
-    words += ["--bundle", str(tiny_bundles["score"]), "--source", str(tiny.corpus / "dev.de")]
-    words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
-    run_stage("choose_settings", words)
+    record = chosen_by(BASE | {"tune": tune}, remove_repetitions=removal, corpus=CHARACTERS)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     references = (tiny.corpus / "dev.reference.en").read_text().splitlines()
-    record = json.loads(chosen.read_text())
     by_hand = {}
     for size in tune["step_size"]:
         search_settings = {"search": "score", "steps": 2, "step_size": size, "normalised": True}
@@ -54,7 +72,7 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(removal, score, tiny_bun
     # Nothing but a step size above 0 is allowed, which both ends leave room for.
     edges = {0.0001: [["step_size", "0.0001", "smallest"]], 40.0: [["step_size", "40", "largest"]]}
     assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in record["at_edge"]] == edges.get(best, [])
-    words = ["--settings", json.dumps(base), "--bundle", str(tiny_bundles["score"]), "--chosen", str(chosen)]
+    words = ["--settings", json.dumps(BASE), "--bundle", str(tiny_bundles["score"]), "--chosen", str(chosen)]
     words += ["--device", "cpu", "--source", str(tiny.corpus / "dev.de"), "--output", str(text)]
     run_stage("decode", words)
     assert text.read_text().splitlines() == by_hand[best][1]
@@ -67,18 +85,10 @@ def test_a_file_that_chose_nothing_is_refused(tmp_path):
         read_chosen(path)
 
 
-def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_stage, tmp_path):
+def test_numbers_of_things_are_chosen_as_whole_numbers(chosen_by):
     """Configurations hand values over as floats; lengths and samples index."""
     base = {"search": "latent-search", "steps": 0, "step_size": 1.0, "samples": 1, "refinement": "delta"}
-    settings = {
-        "decode": base | {"tune": {"lengths": [1.0, 2.0]}},
-        "remove_repetitions": "subwords",
-        "corpus": CORPUS,
-    }
-    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
-    words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
-    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
-    record = json.loads((tmp_path / "chosen.json").read_text())
+    record = chosen_by(base | {"tune": {"lengths": [1.0, 2.0]}}, remove_repetitions="subwords")
     assert [type(point["settings"]["lengths"]) for point in record["curve"]] == [int, int]
     assert type(record["chosen"]["lengths"]) is int
 
@@ -92,15 +102,8 @@ def test_numbers_of_things_are_chosen_as_whole_numbers(tiny_bundles, tiny, run_s
     ],
 )
 def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bundles, tiny, refused, tmp_path):
-    base = {"search": "score", "steps": 2, "step_size": 1.0}
-    settings = {
-        "decode": base | {"tune": tune},
-        "remove_repetitions": "none",
-        "corpus": CORPUS,
-    }
-    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
-    words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tiny.corpus / "dev.reference.en")]
-    error = refused("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
+    words = words_of(tiny, tiny_bundles, tmp_path / "chosen.json", BASE | {"tune": tune})
+    error = refused("choose_settings", words)
     assert fields_of(error, fields) == fields and not (tmp_path / "chosen.json").exists()
 
 
@@ -131,24 +134,16 @@ def test_a_choice_that_cannot_be_made_is_refused_before_anything_is_read(changes
     assert not list(tmp_path.iterdir())
 
 
-def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_path):
-    base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0]
-    settings = {
-        "decode": base | {"tune": {"step_size": sizes}},
-        "remove_repetitions": "none",
-        "corpus": CORPUS,
-    }
+def test_all_references_of_dev_decide(score, chosen_by, tiny, tmp_path):
+    sizes = [0.0001, 1.0]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     every = [
-        score.translate(lines, **base | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
+        score.translate(lines, **BASE | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
     ]
-    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
-    words += ["--source", str(tiny.corpus / "dev.de"), "--reference"]
-    for number, texts in enumerate(every):
-        (tmp_path / f"reference-{number}").write_text("".join(f"{line} more\n" for line in texts))
-        words.append(str(tmp_path / f"reference-{number}"))
-    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
-    content = json.loads((tmp_path / "chosen.json").read_text())
+    files = [tmp_path / f"reference-{number}" for number in range(len(every))]
+    for path, texts in zip(files, every, strict=True):
+        path.write_text("".join(f"{line} more\n" for line in texts))
+    content = chosen_by(BASE | {"tune": {"step_size": sizes}}, files)
     references = [[f"{line} more" for line in texts] for texts in every]
     expected = [sacrebleu.corpus_bleu(texts, references).score for texts in every]
     assert [point["bleu"] for point in content["curve"]] == pytest.approx(expected)
@@ -156,24 +151,20 @@ def test_all_references_of_dev_decide(score, tiny_bundles, tiny, run_stage, tmp_
 
 
 @pytest.mark.parametrize("name", ["chrf", "ter"])
-def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, tiny_bundles, tiny, run_stage, tmp_path):
-    base, sizes = {"search": "score", "steps": 2, "step_size": 1.0}, [0.0001, 1.0, 40.0]
-    settings = {"decode": base | {"tune": {"step_size": sizes}}, "remove_repetitions": "none", "corpus": CHARACTERS}
-    settings["decode"]["tune_by"] = name
-    settings |= {"metrics": {"bleu": {}, name: {}}}
-    words = ["--settings", json.dumps(settings), "--device", "cpu", "--bundle", str(tiny_bundles["score"])]
+def test_another_metric_may_choose_and_bleu_stands_beside_it(name, score, chosen_by, tiny, tmp_path):
+    sizes = [0.0001, 1.0, 40.0]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     # The miniature's words are none of the references': these are its outputs with the last size.
-    references = score.translate(lines, **base | {"step_size": sizes[-1]}, normalised=True, remove_repetitions="none")
+    references = score.translate(lines, **BASE | {"step_size": sizes[-1]}, normalised=True, remove_repetitions="none")
     references = [f"{text} more" for text in references]
     (tmp_path / "reference").write_text("".join(f"{line}\n" for line in references))
-    words += ["--source", str(tiny.corpus / "dev.de"), "--reference", str(tmp_path / "reference")]
-    run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
-    content = json.loads((tmp_path / "chosen.json").read_text())
+    decode = BASE | {"tune": {"step_size": sizes}, "tune_by": name}
+    settings = {"corpus": CHARACTERS, "metrics": {"bleu": {}, name: {}}}
+    content = chosen_by(decode, [tmp_path / "reference"], **settings)
     oracle = {"chrf": sacrebleu.CHRF(), "ter": sacrebleu.TER()}[name]
     figures = {}
     for point, size in zip(content["curve"], sizes, strict=True):
-        texts = score.translate(lines, **base | {"step_size": size}, normalised=True, remove_repetitions="none")
+        texts = score.translate(lines, **BASE | {"step_size": size}, normalised=True, remove_repetitions="none")
         figures[size] = oracle.corpus_score(texts, [references]).score
         assert point[name] == pytest.approx(figures[size])
         assert point["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, [references], tokenize="char").score)

@@ -1,6 +1,5 @@
 """A disk that is full, a real one (tmpfs): one clear error, nothing half-written, and going on when there is room."""
 
-import json
 import os
 import re
 import subprocess
@@ -75,17 +74,8 @@ def refused(stage: str, words: list[str], disk: Disk, path: Path) -> None:
 def test_encode(disk, tiny, tmp_path):
     for side in ("de", "en"):
         (tmp_path / f"train.{side}").write_text((tiny.corpus / f"train.{side}").read_text() * 300)
-    words = [
-        "--settings",
-        '{"max_length": 50}',
-        "--subwords",
-        str(tiny.folder),
-        "--languages",
-        "de",
-        "en",
-        "--split",
-        "train",
-    ]
+    words = ["--settings", '{"max_length": 50}', "--subwords", str(tiny.folder)]
+    words += ["--languages", "de", "en", "--split", "train"]
     words += ["--source", str(tmp_path / "train.de"), "--target", str(tmp_path / "train.en")]
     words += ["--output-prefix", str(disk.folder / "train")]
     refused("encode", words, disk, disk.folder / "train.source.bin")
@@ -100,19 +90,6 @@ def test_encode(disk, tiny, tmp_path):
     assert ran("encode", words, disk.folder / "stage.log")[0] == 1
     EncodedCorpus.open(disk.folder / "train").verify()
     assert len(disk.files()) == 5
-
-
-def test_decode(disk, tiny, tiny_bundles, tmp_path):
-    source = tmp_path / "test.de"
-    source.write_text((tiny.corpus / "train.de").read_text() * 40)
-    words = ["--settings", json.dumps({"search": "delta", "steps": 1}), "--bundle", str(tiny_bundles["lvm"])]
-    words += ["--source", str(source), "--output", str(disk.folder / "test.txt"), "--device", "cpu"]
-    refused("decode", words, disk, disk.folder / "test.jsonl")
-    assert disk.files() == []
-    disk.resize(4000)
-    assert ran("decode", words, disk.folder / "stage.log")[0] == 0
-    assert len((disk.folder / "test.txt").read_text().splitlines()) == 1600
-    assert disk.files() == ["test.json", "test.jsonl", "test.txt"]
 
 
 def test_training_state(disk, training_words, run_stage, tmp_path):

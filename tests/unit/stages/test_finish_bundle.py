@@ -83,6 +83,7 @@ def finish(tiny_bundles, run_stage, tmp_path):
 
 GREEDY, BEAM_2 = {"search": "greedy"}, {"search": "beam", "beam": 2}
 LINES = ["der Hund ruht heute", "", "ein Baum"]
+MEASURED = {"quality": {"kept": {"bleu": 1.0}}}
 
 
 def opened(folder):
@@ -153,7 +154,7 @@ def test_what_an_experiment_says_of_a_search_comes_before_what_dev_chose(finish)
 
 
 @pytest.mark.parametrize(
-    ("row", "settings", "fields"),
+    ("row", "defaults", "fields"),
     [
         ({}, {}, {"setting": "settings.rows[0].quality"}),
         ({"quality": {"source": "de"}}, {}, {"path": "quality", "mentions": ("kept",)}),
@@ -162,35 +163,19 @@ def test_what_an_experiment_says_of_a_search_comes_before_what_dev_chose(finish)
         ({"chosen": {"source": "de"}}, {}, {"path": "chosen", "mentions": ("chosen",)}),
         ({"chosen": {"chosen": {"beam": 3}, "curve": [{"bleu": 1.0}]}}, {}, {"path": "chosen"}),
         ({"chosen": {"chosen": {"beam": 3}, "curve": []}}, {}, {"path": "chosen"}),
-        (
-            {"quality": {"kept": {"bleu": 1.0}}},
-            {"search_defaults": {"baem": {"beam": 3}}},
-            {"setting": "settings.search_defaults.baem", "nearest": "beam"},
-        ),
-        (
-            {"quality": {"kept": {"bleu": 1.0}}},
-            {"search_defaults": {"beam": {"baem": 3}}},
-            {"setting": "settings.search_defaults.beam.baem", "nearest": "beam"},
-        ),
-        (
-            {"quality": {"kept": {"bleu": 1.0}}},
-            {"search_defaults": {"beam": {"beam": "wide"}}},
-            {"setting": "settings.search_defaults.beam.beam", "value": "wide"},
-        ),
+        (MEASURED, {"baem": {"beam": 3}}, {"setting": "settings.search_defaults.baem", "nearest": "beam"}),
+        (MEASURED, {"beam": {"baem": 3}}, {"setting": "settings.search_defaults.beam.baem", "nearest": "beam"}),
+        (MEASURED, {"beam": {"beam": "wide"}}, {"setting": "settings.search_defaults.beam.beam", "value": "wide"}),
         # A search of another family.
-        (
-            {"quality": {"kept": {"bleu": 1.0}}},
-            {"search_defaults": {"delta": {"steps": 1}}},
-            {"setting": "settings.search_defaults.delta"},
-        ),
+        (MEASURED, {"delta": {"steps": 1}}, {"setting": "settings.search_defaults.delta"}),
     ],
 )
-def test_rows_and_defaults_that_cannot_be_used_are_refused(row, settings, fields, tiny_bundles, refused, tmp_path):
+def test_rows_and_defaults_that_cannot_be_used_are_refused(row, defaults, fields, tiny_bundles, refused, tmp_path):
     entry = {"decode": {"name": "b"} | BEAM_2, "removal": "none"}
     for name, content in row.items():
         write_json(tmp_path / name, content)
         entry[name] = str(tmp_path / name)
-    document = {"experiment": "e", "rows": [entry], "search_defaults": {}, "remove_repetitions": None} | settings
+    document = {"experiment": "e", "rows": [entry], "search_defaults": defaults, "remove_repetitions": None}
     words = ["--settings", json.dumps(document), "--bundle", str(tiny_bundles["transformer"])]
     error = refused("finish_bundle", [*words, "--output-folder", str(tmp_path / "finished")])
     expected = fields | ({"path": str(tmp_path / fields["path"])} if "path" in fields else {})

@@ -54,28 +54,15 @@ def other_subwords(tiny, tmp_path_factory):
 
 
 def model_settings(folder, **settings):
-    return {
-        "folder": str(folder),
-        "source_subwords": "both.spm",
-        "target_subwords": "both.spm",
-        "max_positions": 60,
-    } | settings
+    sides = {"source_subwords": "both.spm", "target_subwords": "both.spm"}
+    return {"folder": str(folder), "max_positions": 60} | sides | settings
 
 
 def import_words(model, recipe_subwords, output, **normalisation):
     settings = {"name": "outside", "family": "ctranslate2", "model": model}
     by_name = files(CTranslate2Config(**model))
-    words = [
-        "--settings",
-        json.dumps(settings),
-        "--languages",
-        "de",
-        "en",
-        "--seed",
-        "1",
-        "--subwords",
-        str(recipe_subwords),
-    ]
+    words = ["--settings", json.dumps(settings), "--languages", "de", "en", "--seed", "1"]
+    words += ["--subwords", str(recipe_subwords)]
     words += ["--files", *(f"{name}={path}" for name, path in by_name.items())]
     normalisation = NormalisationConfig(**normalisation).model_dump(mode="json")
     return [*words, "--normalisation", json.dumps(normalisation), "--output-folder", str(output)]

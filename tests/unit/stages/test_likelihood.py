@@ -31,17 +31,18 @@ def scoring_words(model, subwords, pairs, output, shard=0, shards=1, batch=7):
 
 def keeping_words(model, subwords, pairs, shards, prefix, **settings):
     content = {"backward": None, "keep": 1.0, "maximum": None} | settings
-    words = [
-        "--settings",
-        json.dumps(content),
-        "--system",
-        "teacher",
-        "--model",
-        str(model),
+    words = ["--settings", json.dumps(content), "--system", "teacher", "--model", str(model)]
+    return [
+        *words,
         "--subwords",
         str(subwords),
+        "--pairs",
+        str(pairs),
+        "--shards",
+        *map(str, shards),
+        "--output-prefix",
+        str(prefix),
     ]
-    return [*words, "--pairs", str(pairs), "--shards", *map(str, shards), "--output-prefix", str(prefix)]
 
 
 def read_scores(*paths):
@@ -167,17 +168,8 @@ def directions(tiny, run_stage, tmp_path_factory):
         texts = [tiny.corpus / f"train.{code}" for code in codes]
         learn(SubwordsConfig(vocabulary_size=45, joint=False), *texts, root / "subwords")
         for split in ("train", "dev"):
-            words = [
-                "--settings",
-                '{"max_length": 50}',
-                "--subwords",
-                str(root / "subwords"),
-                "--languages",
-                "de",
-                "en",
-                "--split",
-                split,
-            ]
+            words = ["--settings", '{"max_length": 50}', "--subwords", str(root / "subwords")]
+            words += ["--languages", "de", "en", "--split", split]
             words += ["--source", str(tiny.corpus / f"{split}.{codes[0]}")]
             words += ["--target", str(tiny.corpus / f"{split}.{codes[1]}")]
             run_stage("encode", [*words, "--output-prefix", str(root / "encoded" / split)])

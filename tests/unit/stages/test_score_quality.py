@@ -67,22 +67,6 @@ def test_several_references_are_scored_together(files):
     assert {"reference", "reference 2"} <= set(quality["provenance"]["inputs"])
 
 
-def test_validity_follows_the_direction(files, monkeypatch):
-    class Grammar:
-        def is_valid(self, german, english):
-            return (german, english) == ("der Hund", "the dog")
-
-    monkeypatch.setattr("workflow_src.evaluation.metrics.validity.measure.ToyGrammar", Grammar)
-    generated = {"corpus": SETTINGS["corpus"] | {"generated": True}}
-    forward = _words(
-        files, ["the the dog", "the cat"], ["the dog", "the cat"], ["der Hund", "der Hund"], None, generated
-    )
-    quality = _run(forward)
-    assert (quality["kept"]["validity"], quality["without_repeated_words"]["validity"]) == (0, 0.5)
-    generated["corpus"] |= {"source": "en", "target": "de"}
-    assert _run(_words(files, ["der Hund"], ["der Hund"], ["the dog"], None, generated))["kept"]["validity"] == 1
-
-
 DETAIL = {"without_repeated_subwords": "a"}
 
 
@@ -112,16 +96,12 @@ def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses,
         open(words[-1])
 
 
-@pytest.mark.parametrize("shards", [None, 2])
-def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bundles, run_stage, tmp_path):
+def test_translations_are_scored_without_repeated_subwords(tiny, tiny_bundles, run_stage, tmp_path):
     """From decoding to scores, against removal on the lines of pieces and sacreBLEU itself."""
     source = tiny.corpus / "dev.de"
     words = ["--settings", json.dumps({"search": "prior-mean"}), "--bundle", str(tiny_bundles["lvm"])]
     words += ["--device", "cpu", "--source", str(source)]
-    paths = [str(tmp_path / f"{number}.jsonl") for number in range(shards or 0)]
-    for number, path in enumerate(paths):
-        run_stage("decode", [*words, "--shard", str(number), "--shards", str(shards), "--output", path])
-    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt"), *(["--join", *paths] if shards else [])])
+    run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
     details = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text().splitlines()]
     runs = [[piece for piece, _ in groupby(line["subwords"])] for line in details]
     joined = ["".join(pieces).replace("▁", " ").strip() for pieces in runs]
@@ -130,22 +110,9 @@ def test_translations_are_scored_without_repeated_subwords(shards, tiny, tiny_bu
     assert joined != (tmp_path / "dev.txt").read_text().splitlines()
     # The remaining text is the reference: other texts have none of the miniature's words.
     (tmp_path / "reference").write_text("".join(f"{line}\n" for line in joined))
-    quality = _run(
-        [
-            "--settings",
-            json.dumps(SETTINGS),
-            "--hypotheses",
-            str(tmp_path / "dev.txt"),
-            "--source",
-            str(source),
-            "--details",
-            str(tmp_path / "dev.jsonl"),
-            "--reference",
-            str(tmp_path / "reference"),
-            "--output",
-            str(tmp_path / "quality.json"),
-        ]
-    )
+    words = ["--settings", json.dumps(SETTINGS), "--source", str(source), "--reference", str(tmp_path / "reference")]
+    words += ["--hypotheses", str(tmp_path / "dev.txt"), "--details", str(tmp_path / "dev.jsonl")]
+    quality = _run([*words, "--output", str(tmp_path / "quality.json")])
     assert quality["without_repeated_subwords"]["chrf"] == 100 > quality["kept"]["chrf"]
 
 
