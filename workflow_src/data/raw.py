@@ -1,7 +1,9 @@
-"""The summary of raw text: what download and clean write beside it, and clean and normalise read."""
+"""Raw text: where its lines come from, and its summary, which download and clean write and clean and normalise read."""
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,30 @@ from workflow_src.config.datasets import TEST, GroupSplit, Languages, NthSplit, 
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.errors import ConfigError
 from workflow_src.records.checked import Lenient, read_file
+
+
+class Places:
+    """File names (source, target) and a line number, from 1, for every pair of two line-aligned texts.
+
+    Kept as runs of consecutive lines of the same files: an unchanged text needs one run.
+    """
+
+    def __init__(self, runs: Iterable[list[Any]] = ()):
+        # [row of the first pair, source file, target file, its line]
+        self.runs: list[list[Any]] = [list(run) for run in runs]
+        self._rows = 0
+
+    def add(self, names: tuple[str, str], number: int) -> None:
+        """The place of the next pair."""
+        last = self.runs[-1] if self.runs else None
+        if last is None or last[1:3] != list(names) or number - last[3] != self._rows - last[0]:
+            self.runs.append([self._rows, *names, number])
+        self._rows += 1
+
+    def of(self, row: int) -> tuple[tuple[str, str], int]:
+        """The names and the line of pair `row`, from 0."""
+        first, source, target, number = self.runs[bisect.bisect_right(self.runs, row, key=lambda run: run[0]) - 1]
+        return (source, target), number + row - first
 
 
 class RawSummary(Lenient):

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
 from workflow_src.data.escapes import BPE_SIGNS, Escape
-from workflow_src.data.groups import Groups, groups_of
-from workflow_src.data.stored import StoredRows
+from workflow_src.data.groups import Groups, StoredRows, groups_of
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]

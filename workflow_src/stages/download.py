@@ -16,7 +16,7 @@ from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import DOWNLOADS, MIRRORS_VARIABLE, Files, Patience, mirror_folders, without_passwords
 from workflow_src.data.drops import left_out, units
-from workflow_src.data.places import Places
+from workflow_src.data.raw import Places
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, write_json

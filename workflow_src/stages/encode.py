@@ -26,7 +26,7 @@ from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
-from workflow_src.data.places import Places
+from workflow_src.data.raw import Places
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, log, start

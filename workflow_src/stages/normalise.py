@@ -35,8 +35,7 @@ from workflow_src.data.lines import check_parallel, count_lines, read_lines, zip
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
 from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
-from workflow_src.data.places import Places
-from workflow_src.data.raw import check_split, read_raw_summary
+from workflow_src.data.raw import Places, check_split, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.splits import Row, divided
 from workflow_src.data.tokenised import shares_of

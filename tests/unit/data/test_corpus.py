@@ -350,8 +350,6 @@ def test_a_long_cell_is_read_and_one_without_end_is_refused_as_long(tmp_path):
     "change, message",
     [
         ({"split": {"method": "every-nth", "every": 3}}, "needs parts under test"),
-        ({"split": {"method": "every-nth", "every": 3, "dev": 5}}, "split.dev: no such setting"),
-        ({"split": {"method": "by-hand"}}, "split.method is 'by-hand'; allowed: connected-groups, every-nth"),
         (
             {"split": {"method": "connected-groups", "dev": 5, "test": 5, "key_language": "fr"}},
             "split.key_language is 'fr'; allowed: de, en",
@@ -359,16 +357,7 @@ def test_a_long_cell_is_read_and_one_without_end_is_refused_as_long(tmp_path):
         ({}, "split: missing"),
         ({"train": [{"texts": {"de": "a", "en": "a"}}]}, "a text for each language"),
         ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator is 'A'"),
-        (
-            {"train": [{"texts": {"de": "a", "en": "b"}, "header": True}]},
-            "train.0..header is True: a part with texts has",
-        ),
-        ({"train": [{}]}, "train.0..texts: missing"),
         ({"train": ["a.txt"]}, "train.0. is 'a.txt'; allowed: a section"),
-        (
-            {"train": [{"table": "a", "columns": {"de": 0}, "markup": "ted"}]},
-            "train.0..markup is 'ted': a part with table has",
-        ),
         ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "separator is"),
     ],
 )

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.data.places import Places
+from workflow_src.data.raw import Places
 
 NAMES = st.sampled_from([("a.de", "a.en"), ("b.de", "b.en"), ("t.tsv", "t.tsv")])
 
