@@ -8,8 +8,6 @@ run. Hours of a job are those that the same job took before, where its settings 
 
 from __future__ import annotations
 
-import contextlib
-import csv
 import dataclasses
 import functools
 import json
@@ -22,13 +20,14 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from workflow_src.cli.calibration import Rates, calibrate, core_hours, load_warning, saved_rates
+from workflow_src.cli.calibration import calibrate, load_warning, saved_rates
 from workflow_src.cli.changes import changes
 from workflow_src.cli.configuration import settings_of
+from workflow_src.cli.job_costs import Cost, Counting, cost, durations, total
 from workflow_src.cli.operations import Operations
 from workflow_src.cli.sizes import CountedSizes, automatic, disk_bytes, numbered, read_encoded, sizes
 from workflow_src.config import Plan
-from workflow_src.config.costs import gpu_rates, updates, vocabulary_size
+from workflow_src.config.costs import updates, vocabulary_size
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.rules import STAGES, Rule, Work, rule_of, rule_table
@@ -36,8 +35,6 @@ from workflow_src.config.texts import RAW, base_of, system_behind
 from workflow_src.runtime.snakemake_parts import GraphJob, job_graph
 
 Key = tuple[str, str]
-# Wall-clock seconds of a job that ran before, and seconds of all its cores.
-Duration = tuple[float, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,26 +64,6 @@ class Reason:
     name: str | None = None
     old: str | None = None
     new: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """Of a job that would run: its work with networks, hours of a GPU, at least and at most, hours of a core, and
-    floating-point operations.
-
-    None where it has none, or none that is known.
-    """
-
-    work: Work | None = None
-    gpu_hours: tuple[float, float] | None = None
-    core_hours: float | None = None
-    operations: float | None = None
-
-
-def total(numbers: Iterable[float | None]) -> float | None:
-    """The sum of the numbers that are known; None where none is."""
-    known = [number for number in numbers if number is not None]
-    return math.fsum(known) if known else None
 
 
 @dataclasses.dataclass
@@ -231,9 +208,9 @@ def overview(request: Request) -> Overview:
         rates = None if request.measure == "anew" else saved_rates()
         if request.measure == "anew" or (request.measure == "once" and not has_gpu and rates is None):
             rates = calibrate()
-        durations = {} if request.pairs or request.length else _durations(jobs)
+        known_durations = {} if request.pairs or request.length else durations(jobs)
         operations = Operations(counted, counted_sizes) if counted else None
-        counting = _Counting(operations, counted_sizes, rates, has_gpu, durations) if operations else None
+        counting = Counting(operations, counted_sizes, rates, has_gpu, known_durations) if operations else None
         nodes, graph = _nodes(jobs, plan, counting, request.everything)
         disk = disk_bytes(operations, counted_sizes) if operations else None
         if operations:
@@ -282,33 +259,6 @@ def _after(plan: Plan) -> dict[str, list[str]]:
     return {name: list(dict.fromkeys(names)) for name, names in waited.items() if names}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Counting:
-    """What costs are counted with; the plan of `operations` has numbers in place of auto. `durations`: of jobs that ran
-    before."""
-
-    operations: Operations
-    sizes: CountedSizes
-    rates: Rates | None
-    has_gpu: bool
-    durations: Mapping[tuple[str, ...], Duration]
-
-
-def _cost(counting: _Counting, rule: Rule, job: GraphJob) -> Cost:
-    plan = counting.operations.plan
-    work = rule.work(plan, job.wildcards, counting.sizes) if rule.work else None
-    operations = counting.operations.of(work) if work else None
-    duration = counting.durations.get(_alike(job))
-    if duration and counting.has_gpu and (gpu_count := job.resources.get("gpu", 0)):
-        return Cost(work, (duration[0] * gpu_count / 3600,) * 2, operations=operations)
-    gpu_hours = hours = None
-    if work and operations is not None:
-        low, high = gpu_rates(plan.system(work.system), work.training)
-        gpu_hours = operations / high / 3600, operations / low / 3600
-        hours = core_hours(counting.rates, operations, work.training) if counting.rates else None
-    return Cost(work, gpu_hours, duration[1] / 3600 if duration else hours, operations)
-
-
 def _subject(job: GraphJob, rule: Rule) -> Key:
     """Stage and system of a job."""
     wildcards = job.wildcards
@@ -320,7 +270,7 @@ def _subject(job: GraphJob, rule: Rule) -> Key:
 
 
 def _nodes(
-    jobs: list[GraphJob], plan: Plan, counting: _Counting | None, everything: bool
+    jobs: list[GraphJob], plan: Plan, counting: Counting | None, everything: bool
 ) -> tuple[dict[Key, Node], nx.DiGraph]:
     """Nodes and their order, with costs where these can be counted."""
     table = rule_table(plan)
@@ -342,7 +292,7 @@ def _nodes(
             node.runs[job.rule] += 1
             node.memory = max(node.memory, job.resources.get("mem_mb", 0))
             if counting:
-                node.costs.append(_cost(counting, rules[job], job))
+                node.costs.append(cost(counting, rules[job], job))
             if counting and node.stage == "train":
                 system = counting.operations.plan.system(node.system)
                 node.updates = updates(system)
@@ -351,31 +301,6 @@ def _nodes(
             anew = {subjects[other] for other, files in makers.items() if job.reason.updated_input_run & files}
             node.reasons.update(_reasons(job, rules[job].settings, [nodes[other] for other in keys if other in anew]))
     return nodes, graph
-
-
-def _alike(job: GraphJob) -> tuple[str, ...]:
-    """What jobs that take equally long have in common: all but the seed and the number of a shard."""
-    wildcards = {name: value for name, value in job.wildcards.items() if name not in ("seed", "shard")}
-    return job.rule, *(f"{name}={value}" for name, value in sorted(wildcards.items()))
-
-
-def _durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
-    """Seconds on the clock and of all cores that jobs took when they ran last, with the settings that they have now.
-
-    Of jobs that are alike, those with the longest times.
-    """
-    durations: dict[tuple[str, ...], Duration] = {}
-    for job in jobs:
-        if job.benchmark and job.benchmark.is_file() and not any(job.changed_params()):
-            with open(job.benchmark, encoding="utf-8", newline="") as file:
-                for row in csv.DictReader(file, delimiter="\t"):
-                    with contextlib.suppress(KeyError, TypeError, ValueError):
-                        # Of a short job, the time of its cores is not measured: "NA".
-                        cores = row["s"] if row["cpu_time"] == "NA" else row["cpu_time"]
-                        durations[_alike(job)] = max(
-                            durations.get(_alike(job), (0.0, 0.0)), (float(row["s"]), float(cores))
-                        )
-    return durations
 
 
 def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:

@@ -8,73 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.config.plan import Plan
 from workflow_src.config.plan.grids import GridInfo
 from workflow_src.config.resolved import Decode, System
-from workflow_src.registry import default_engine, engines, families, refinement, search_of, searches
-from workflow_src.spec import REFINER, VECTOR_FIELD, Engine, Look, Metric, Search, SearchSettings
+from workflow_src.evaluation.labels import changed, common_label, words
+from workflow_src.registry import default_engine, engines, refinement, search_of, searches
+from workflow_src.spec import Engine, Look, Metric, Search, SearchSettings
 
 # How a member is drawn that declares no colour or no marker.
 OTHER = Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2")
 # Keys of a decode: system and name. A curve joins the rows that differ in the series of their search only.
 Key = tuple[str, str]
 ReadChosen = Callable[[str], Mapping[str, Any]]
-
-
-def words(settings: Mapping[str, Any], values: bool = True) -> str:
-    """Settings in words: `length quantile 0.6`, or their names only. A setting that is true is its name alone."""
-    parts = (
-        name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
-        for name, value in settings.items()
-    )
-    return ", ".join(parts)
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
-
-
-def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
-    """The settings among `names` in which an entry of an analysis differs from another entry of its search."""
-    twins = [other for other in entries if other["search"] == entry["search"]]
-    return {name: entry[name] for name in names if name in entry and any(o.get(name) != entry[name] for o in twins)}
-
-
-def changed(search: Search, values: SearchSettings, without: Collection[str] = ()) -> dict[str, Any]:
-    """Settings with other values than their defaults, except those that the row's label or details show and those in
-    `without`. Labels show whose steps are taken, where there are any."""
-    shown = search.shown(values)
-    return {
-        name: value
-        for name, value in values
-        if not (name in without or values.option(name).steps)
-        and value != values.default(name)
-        and shown == search.shown(values.model_copy(update={name: values.default(name)}))
-    }
-
-
-def common_label(labels: Sequence[str]) -> str:
-    """One label for the seeds of a row: words in which theirs differ are left out."""
-    split = [label.split(" ") for label in labels]
-    if any(len(parts) != len(split[0]) for parts in split):
-        return labels[0]
-    return " ".join(parts[0] if len(set(parts)) == 1 else "…" for parts in zip(*split, strict=True))
-
-
-def network_families() -> tuple[str, ...]:
-    """Names of the families of networks that refine; tables put them side by side."""
-    return tuple(name for name, family in families().items() if REFINER in family.traits)
-
-
-def compared_steps() -> tuple[tuple[str, str], ...]:
-    """Searches whose steps are compared: the control, and the search of a network that is itself the direction."""
-    networks = (family.searches[0] for family in families().values() if VECTOR_FIELD in family.traits)
-    pairs = ((searches()[name].control, name) for name in networks)
-    return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
 
 
 def resolved(search: Look, family: Look, engine: str | None = None) -> Look:

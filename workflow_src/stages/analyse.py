@@ -11,7 +11,7 @@ from pydantic import Field
 from workflow_src.config.resolved import Decode, SystemDecode
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.inputs import pick
-from workflow_src.evaluation.manifest import differing, words
+from workflow_src.evaluation.labels import differing, words
 from workflow_src.jobs import DeviceJobInputs, missing_folder, recorded, start
 from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance

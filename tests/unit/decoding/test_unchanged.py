@@ -8,7 +8,7 @@ from miniatures import ending, lanmt, lvm, nat, one, padded, pairs, translate
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation.manifest import words
+from workflow_src.evaluation.labels import words
 from workflow_src.registry import searches
 from workflow_src.spec import parse
 

@@ -66,19 +66,12 @@ def _with(name, value, *path):
 NAMES = "marginal, tokens, lengths, energies, latent_space, convergence, latent_paths, components, reordering, samples"
 DAMAGED = {
     "no object": ([1], f" is no analysis ({NAMES})"),
-    "no name": ({"split": "dev"}, f" is no analysis ({NAMES})"),
-    "another name": ({"analysis": ["marginal"]}, f" is no analysis ({NAMES})"),
-    "no format": (_without("tokens", "format"), " has format None, and this version reads format 2"),
     "another format": (analysed.raw("tokens", format=1), " has format 1, and this version reads format 2"),
     "no split": (_without("tokens", "split"), "(split: missing)"),
     "no rows": (_without("latent_paths", "rows"), "(rows: missing)"),
     "no system": (_without("convergence", "rows", 1, "system"), "(rows[1].system: missing)"),
-    "no step": (_without("convergence", "rows", 1, "steps"), "(rows[1].steps: missing)"),
     "no figure": (_without("lengths", "models", 0, "bias"), "(models[0].bias: missing)"),
-    "no BLEU": (_without("lengths", "rows", 0, "oracle"), "(rows[0].oracle: missing)"),
-    "no error": (_without("tokens", "rows", 0, "edit_distance_error"), "(rows[0].edit_distance_error: missing)"),
     "null": (_with("tokens", None, "rows", 0, "changed"), "(rows[0].changed is None; allowed: a valid number)"),
-    "no list": (_with("components", 0.5, "rows", 0, "shares"), "(rows[0].shares is 0.5; "),
     "no number in a row": (
         _with("marginal", float("nan"), "rows", 2, "gain"),
         "(rows[2].gain is nan; allowed: a finite number)",
@@ -86,8 +79,6 @@ DAMAGED = {
     # Texts of tables name these.
     "no setting": (_without("marginal", "samples"), "(samples: missing)"),
     "no level": (_without("components", "share"), "(share: missing)"),
-    "words": (analysed.raw("samples", sentences="many"), "(sentences is 'many'; allowed: a valid integer)"),
-    "no sentences": (_without("tokens", "sentences"), "(sentences: missing)"),
     "repetitions": (
         analysed.raw("lengths", remove_repetitions="some"),
         "(remove_repetitions is 'some'; allowed: none, subwords, words)",

@@ -10,9 +10,10 @@ from typing import Any
 
 from workflow_src.evaluation.charts import MUTED, Axis, Chart, Panel, finite, is_curve, panels, series_apart
 from workflow_src.evaluation.content import Content, check
-from workflow_src.evaluation.conventions import removal_words, source_words
 from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Heading, Picture, Section, Table
-from workflow_src.evaluation.manifest import Manifest, differing, words
+from workflow_src.evaluation.labels import differing, words
+from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.report.captions import removal_words, source_words
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import analyses, conventions, import_object, searches
 from workflow_src.spec import Figure, FigureTable

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 import pandas as pd
 
 from workflow_src.evaluation.document import Beside, Block, Caption, Fold, Table
-from workflow_src.evaluation.manifest import network_families
+from workflow_src.registry import families
+from workflow_src.spec import REFINER
 
 SYSTEMS = "The table of systems has their parameters, updates, target tokens seen and training data."
 
@@ -29,16 +30,10 @@ def data(dataset: str, sums: dict[str, str] | None, seeds: Iterable[int]) -> str
     return f"{named}; seed{'s' * (len(distinct_seeds) > 1)} {', '.join(map(str, distinct_seeds))}."
 
 
-def training(rows: pd.DataFrame) -> str:
-    """Updates and target tokens of the trained systems of rows.csv, with their first seeds."""
-    words = _words(trained(rows))
-    return f"Trained{_whose(rows)}: {words}." if words else ""
-
-
 def unequal(rows: pd.DataFrame) -> str:
     """A sentence where networks of rows.csv differ in their updates, or in target tokens by over 5 %; else empty."""
     systems = trained(rows)
-    networks = systems[systems["family"].isin(network_families())]
+    networks = systems[systems["family"].isin(name for name, family in families().items() if REFINER in family.traits)]
     tokens = networks["target_tokens"].dropna()
     unlike = len(tokens) > 0 and tokens.max() > 1.05 * tokens.min()
     if networks["updates"].nunique(dropna=False) < 2 and not unlike:

@@ -10,10 +10,11 @@ import pandas as pd
 
 from workflow_src.config.experiment import Removal, removal
 from workflow_src.errors import InputError
-from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.document import Document, GroupRow, Paragraph, Points, Section, Table, table_of
-from workflow_src.evaluation.manifest import EngineKey, common_label
+from workflow_src.evaluation.labels import common_label
+from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
+from workflow_src.evaluation.report.captions import removal_words
 from workflow_src.evaluation.report.results import KEY, NUMBER, Mean, Results, means
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric

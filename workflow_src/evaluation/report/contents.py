@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workflow_src.evaluation import conventions
 from workflow_src.evaluation.charts import Chart
 from workflow_src.evaluation.document import (
     Block,
@@ -29,7 +28,6 @@ from workflow_src.evaluation.report import (
     carried,
     corpus,
     evidence,
-    figures_quality,
     grids,
     page,
     progress,
@@ -42,6 +40,8 @@ from workflow_src.evaluation.report import (
 )
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.lines import Group
+
+HOLLOW = "Systems after the first one of their family."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +156,6 @@ def quality(contents: Contents) -> list[Block]:
     manifest, material, split = contents.manifest, contents.material, contents.split
     removed = tables.removals(contents.measured, split, manifest)
     shown = contents.measured.shown(split, manifest.report.remove_repetitions)
-    hollow = "Systems after the first one of their family." if figures_quality.hollow(contents.table) else ""
     chosen = page.chosen(material.choices)
     blocks: list[Block] = [
         rows_table(contents, split, manifest, contents.table, numbered=True),
@@ -175,10 +174,9 @@ def quality(contents: Contents) -> list[Block]:
             Caption(
                 f"Quality against speed on {split}, one point a row of Table 1.",
                 {
-                    "Joined points": "Points of one search, in the order of their "
-                    f"{figures_quality.joined_series(contents.table)}.",
+                    "Joined points": "Those of one search, in the order of its steps, beams or candidates.",
                     "Grey line": "It joins rows that no other row beats in both.",
-                    "Hollow markers": hollow,
+                    "Hollow markers": HOLLOW,
                     "Numbers": "Those of the rows of Table 1 (#). On the page, a point says its row, and the legend "
                     "shows and hides searches (with the shift key: several).",
                 },
@@ -194,13 +192,13 @@ def quality(contents: Contents) -> list[Block]:
                     "Latencies": "The median time of a sentence by itself and the time a sentence in batches, under "
                     "each protocol.",
                     "Grey line": "It joins rows that no other row beats in both; these have the numbers of Table 1.",
-                    "Hollow markers": hollow,
+                    "Hollow markers": HOLLOW,
                 },
             ),
             f"{manifest.main.title} against every latency that was measured",
             title="Quality against every latency",
         ),
-        *page.convention_table(manifest, material.qualities, split),
+        *page.convention_table(manifest, shown),
         *_below("Chosen on dev", chosen),
         Heading("How speed was measured"),
         *speed_page.blocks(material.speed, manifest),
@@ -233,7 +231,7 @@ def rows_table(
     timed = numbered and material.speed is not None
     shown = contents.measured.shown(split, report.remove_repetitions)
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
-    removal = conventions.removal_words(report.remove_repetitions, manifest.means_repetitions)
+    removal = captions.removal_words(report.remove_repetitions, manifest.means_repetitions)
     signatures = contents.measured.record["signatures"][split]
     notes = {
         "Repetitions": f"In non-autoregressive outputs, {removal}; autoregressive outputs are scored as they are.",
@@ -244,9 +242,8 @@ def rows_table(
             material.significance.get(split), comparisons, tested, significance_page.compared_with(shown)
         ),
         "As good": captions.rival_words(contents.proof) if numbered else "",
-        "Published": f"{conventions.published_words(manifest)} {tables.published_order(table)}".strip(),
+        "Published": f"{captions.published_words(manifest)} {tables.published_order(table)}".strip(),
         **analyses.column_notes(material.analyses.values(), split, manifest),
-        "Training": carried.training(contents.measured.rows),
         "Latency": captions.LATENCY if timed else "",
         "Speed-up": f"Of median latency, over {tables.row_words(reference)}." if timed and reference else "",
     }

@@ -15,6 +15,7 @@ from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, En
 from workflow_src.evaluation.report.page import language
 
 WORDS = ("text", "words", "left out", "placeholders", "changed")
+HEADS = (*WORDS, "read", "pairs", "source in train", "target in train", "pair in train", "max_length")
 NOTES = {
     "In train": "Sentences and pairs of a split that are in train too, compared without case, punctuation and spaces.",
     "Training texts": "Pairs with more subwords than max_length are left out, and unlikely ones where a system chose "
@@ -70,34 +71,28 @@ def blocks(
     ]
 
 
-def _entry(**cells: str) -> dict[str, str]:
-    heads = ["text", "words", "left_out", "placeholders", "changed", "read", "pairs"]
-    heads += ["source_in_train", "target_in_train", "pair_in_train", "max_length"]
-    return {head if head == "max_length" else head.replace("_", " "): cells.get(head, "") for head in heads}
-
-
 def _split(title: str, counts: CorpusSummary, split: str) -> dict[str, str]:
     words = counts.words.get(split, {})
-    return _entry(
-        text=title,
-        words=", ".join(f"{words[code]:,} {code}" for code in sorted(words)),
-        left_out=drops.words(counts.dropped.get(split, {}), counts.inline_elements.get(split, 0)),
-        read=f"{counts.read[split]:,}" if split in counts.read else "",
-        pairs=f"{counts.pairs[split]:,}",
-        **{f"{side}_in_train": f"{count:,}" for side, count in counts.found_in_train.get(split, {}).items()},
-    )
+    return dict.fromkeys(HEADS, "") | {
+        "text": title,
+        "words": ", ".join(f"{words[code]:,} {code}" for code in sorted(words)),
+        "left out": drops.words(counts.dropped.get(split, {}), counts.inline_elements.get(split, 0)),
+        "read": f"{counts.read[split]:,}" if split in counts.read else "",
+        "pairs": f"{counts.pairs[split]:,}",
+        **{f"{side} in train": f"{count:,}" for side, count in counts.found_in_train.get(split, {}).items()},
+    }
 
 
 def _trained_on(name: str, text: EncodedText) -> dict[str, str]:
-    return _entry(
-        text=f"trained on: {name}",
-        left_out=drops.words(text.dropped),
-        placeholders=_counts(text.placeholders or {}),
-        changed=_counts(text.augmented or {}),
-        read=f"{text.read:,}",
-        pairs=f"{text.pairs:,}",
-        max_length=str(text.max_length),
-    )
+    return dict.fromkeys(HEADS, "") | {
+        "text": f"trained on: {name}",
+        "left out": drops.words(text.dropped),
+        "placeholders": _counts(text.placeholders or {}),
+        "changed": _counts(text.augmented or {}),
+        "read": f"{text.read:,}",
+        "pairs": f"{text.pairs:,}",
+        "max_length": str(text.max_length),
+    }
 
 
 def _counts(by_name: Mapping[str, int]) -> str:

@@ -30,11 +30,6 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
     return best
 
 
-def hollow(groups: list[Group]) -> bool:
-    """Whether some points of rows that were timed are hollow."""
-    return any(curve.twin for curve in timed_curves(groups, table_times(groups)))
-
-
 def table_times(groups: list[Group]) -> Times:
     """Latencies of the table: one sentence at a time, under the first protocol."""
     lines = [line for group in groups for line in group.lines]
@@ -48,14 +43,6 @@ def timed_curves(groups: list[Group], times: Times) -> list[Curve]:
         for curve in curves_of(groups)
     )
     return [curve for curve in timed if curve.lines]
-
-
-def joined_series(groups: list[Group]) -> str:
-    """The series of curves with several points, in words; "steps" where there are none."""
-    joining = (
-        curve.decode.search.series for curve in timed_curves(groups, table_times(groups)) if len(curve.lines) > 1
-    )
-    return " or ".join(dict.fromkeys(series.replace("_", " ") for series in joining if series)) or "steps"
 
 
 def quality_speed(groups: list[Group]) -> Chart | None:

@@ -8,7 +8,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,7 +16,8 @@ import yaml
 
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.document import Cell, Table, table_of
-from workflow_src.evaluation.manifest import EngineKey, changed, common_label, words
+from workflow_src.evaluation.labels import changed, common_label, words
+from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
 from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
 from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
@@ -82,18 +83,17 @@ class Entry:
         return searches().get(self.row["search"])
 
     @functools.cached_property
-    def settings(self) -> SearchSettings | None:
-        """The settings of the search; None where it is not declared, or has other settings."""
-        return _parsed(self.search.settings, self.row["settings"]) if self.search else None
-
-    @functools.cached_property
     def settings_of_seeds(self) -> list[SearchSettings]:
         """The settings of every seed; empty where the search is not declared, or has other settings."""
-        if self.search is None:
+        try:
+            return [parse(self.search.settings, _values(row["settings"])) for row in self.rows] if self.search else []
+        except ValueError:
             return []
-        parsed = [_parsed(self.search.settings, row["settings"]) for row in self.rows]
-        known = [settings for settings in parsed if settings is not None]
-        return known if len(known) == len(parsed) else []
+
+    @property
+    def settings(self) -> SearchSettings | None:
+        """The settings of the first seed; None where they are not known."""
+        return next(iter(self.settings_of_seeds), None)
 
     @property
     def kind(self) -> tuple[str, bool, tuple[str, ...]]:
@@ -125,13 +125,6 @@ class Entry:
         alike = [name for name in names if all(of_seed.get(name) == of_seeds[0].get(name) for of_seed in of_seeds)]
         parts = (words({name: of_seeds[0].get(name)}, values=name in alike) for name in names)
         return ", ".join(parts)
-
-
-def _parsed(kind: type[SearchSettings], text: str) -> SearchSettings | None:
-    try:
-        return parse(kind, _values(text))
-    except ValueError:
-        return None
 
 
 def _values(text: str) -> dict[str, Any]:
@@ -248,16 +241,28 @@ def command(entry: Entry) -> str:
     return shlex.join(words)
 
 
-def _entry_cells(entry: Entry, words: Mapping[str, str | Cell], throughput: bool = True) -> dict[str, str | Cell]:
-    """An entry of a table: words and figures."""
-    speed, rate = entry.latency_ms, entry.means.get("sentences_per_second")
+def _table(entries: Iterable[Entry], words: Callable[[Entry], dict[str, str | Cell]]) -> Table:
+    """A table of entries: the cells of `words`, and figures."""
+    rows = [(words(entry), entry) for entry in entries]
+    cells = [
+        described
+        | _figures(entry)
+        | {"sentences / s": f"{rate.value:,.0f}" if (rate := entry.means.get("sentences_per_second")) else ""}
+        for described, entry in rows
+    ]
+    return table_of(cells, [*rows[0][0]] if rows else ())
+
+
+def _figures(entry: Entry) -> dict[str, str]:
     return {
-        **words,
-        f"{main_metric().title} on dev": entry.means[ON_DEV].text(1, entry.seeds) if ON_DEV in entry.means else "",
-        main_metric().title: entry.means[main_metric().name].text(1, entry.seeds),
-        "ms": "" if speed is None else f"{speed:.2f}",
-        **({"sentences / s": f"{rate.value:,.0f}" if rate else ""} if throughput else {}),
+        f"{main_metric().title} on dev": _mean(entry, ON_DEV),
+        main_metric().title: _mean(entry, main_metric().name),
+        "ms": "" if entry.latency_ms is None else f"{entry.latency_ms:.2f}",
     }
+
+
+def _mean(entry: Entry, name: str) -> str:
+    return entry.means[name].text(1, entry.seeds) if name in entry.means else ""
 
 
 def _data(entry: Entry) -> str:
@@ -266,50 +271,39 @@ def _data(entry: Entry) -> str:
 
 def corpus_table(candidates: Sequence[Entry]) -> Table:
     """The `selection` of a corpus with figures and commands."""
-    entries = [
-        _entry_cells(
-            entry,
-            {
-                "system (family)": f"{entry.row['system']} ({entry.row['family']})",
-                "data": _data(entry),
-                "search": entry.label,
-                "experiment": entry.row["experiment"],
-                "command": Cell(command(entry), code=True) if entry.settings else "",
-            },
-        )
-        for entry in selection(candidates)
-    ]
-    return table_of(entries, ("system (family)", "data", "search", "experiment", "command"))
+    return _table(
+        selection(candidates),
+        lambda entry: {
+            "system (family)": f"{entry.row['system']} ({entry.row['family']})",
+            "data": _data(entry),
+            "search": entry.label,
+            "experiment": entry.row["experiment"],
+            "command": Cell(command(entry), code=True) if entry.settings else "",
+        },
+    )
 
 
 def experiment_table(candidates: Sequence[Entry]) -> Table:
     """Every entry of an experiment, in the order of its rows."""
-    entries = [
-        _entry_cells(
-            entry,
-            {
-                "system": entry.row["system"],
-                "data": _data(entry),
-                "search": entry.label + (f" ({entry.changed})" if entry.changed else ""),
-            },
-        )
-        for entry in candidates
-    ]
-    return table_of(entries, ("system", "data", "search"))
+    return _table(
+        candidates,
+        lambda entry: {
+            "system": entry.row["system"],
+            "data": _data(entry),
+            "search": entry.label + (f" ({entry.changed})" if entry.changed else ""),
+        },
+    )
 
 
 def needs_table(candidates: Sequence[Entry]) -> Table:
     """The system for each need."""
     entries = [
-        _entry_cells(
-            entry,
-            {
-                "need": need,
-                "system: search": f"{entry.row['system']}: {entry.label}",
-                "experiment": entry.row["experiment"],
-            },
-            throughput=False,
-        )
+        {
+            "need": need,
+            "system: search": f"{entry.row['system']}: {entry.label}",
+            "experiment": entry.row["experiment"],
+            **_figures(entry),
+        }
         for need, entry in needs(candidates).items()
     ]
     return table_of(entries, ("need", "system: search", "experiment"))

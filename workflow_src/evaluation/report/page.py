@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import pandas as pd
 
 from workflow_src.evaluation.document import (
     Block,
@@ -17,10 +19,11 @@ from workflow_src.evaluation.document import (
     marked,
     table_of,
 )
-from workflow_src.evaluation.manifest import Manifest, colour_class, words
+from workflow_src.evaluation.labels import words
+from workflow_src.evaluation.manifest import Manifest, colour_class
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
-from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report.files import Choice, CorpusSummary, FollowedSearch, Traces
+from workflow_src.evaluation.report.results import KEY, means
 from workflow_src.registry import main_metric, searches
 
 
@@ -150,18 +153,15 @@ def chosen(choices: Sequence[Choice]) -> list[Fold]:
     return folds
 
 
-def convention_table(manifest: Manifest, qualities: Mapping[str, dict[str, Any]], split: str) -> list[Fold]:
-    """The main metric of every row by its own convention and those of papers; nothing where there is no other
-    convention, or no row was scored by all."""
+def convention_table(manifest: Manifest, shown: pd.DataFrame) -> list[Fold]:
+    """The main metric of every row of the main table (`Results.shown`) by its own convention and those of papers;
+    nothing where there is no other convention, or no row was scored by all."""
     by_title = {metric.convention.title: metric for metric in manifest.metrics if metric.convention}
     entries = []
-    for row in manifest.rows:
-        removal = manifest.decode(*row.key).removal(manifest.report.remove_repetitions)
-        scored = qualities[row.quality][VARIANTS[removal]]
-        figures = {title: scored[metric.name] for title, metric in by_title.items()}
-        if row.split == split and None not in figures.values():
-            entry = {"system": row.system, "decode": row.name, "seed": str(row.seed)}
-            entries.append(entry | {title: f"{figure:.1f}" for title, figure in figures.items()})
+    for (system, decode, seed), figures in means(shown, KEY).items():
+        if all(metric.name in figures for metric in by_title.values()):
+            counted = {title: f"{figures[metric.name].value:.1f}" for title, metric in by_title.items()}
+            entries.append({"system": system, "decode": decode, "seed": str(seed)} | counted)
     if len(by_title) < 2 or not entries:
         return []
     words = ", and ".join(m.convention.words for m in by_title.values() if m.convention and m is not manifest.main)

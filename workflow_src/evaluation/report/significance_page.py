@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.document import Block, Caption, Heading, table_of
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL
+from workflow_src.evaluation.report.captions import removal_words
 from workflow_src.evaluation.report.files import Significance
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import FROM_CONTROL, KEY, Mean, means

@@ -12,9 +12,9 @@ import pandas as pd
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal
 from workflow_src.config.resolved import System
-from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table, table_of
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
+from workflow_src.evaluation.report.captions import removal_words
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.lines import Group, Line
 from workflow_src.evaluation.report.markdown import signed

@@ -16,7 +16,7 @@ from workflow_src.evaluation.manifest import Key, Row, ShownDecode
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.needs import FASTEST, Figures, close_to_best, deciding, served
+from workflow_src.evaluation.report.needs import FASTEST, Figures, close_to_best, served
 from workflow_src.evaluation.report.results import KEY, Results, means
 from workflow_src.evaluation.report.tables import row_words
 from workflow_src.records.atomic import read_json
@@ -186,9 +186,8 @@ def blocks(
     languages = (manifest.source, manifest.target, manifest.target)
     rows = [[Cell(text, language=code) for text, code in zip(example, languages, strict=True)] for example in examples]
     return [
-        reasons(candidates, split, manifest.report.margin),
         Paragraph.of(
-            "Recommended: ",
+            "Recommended, as the best of all in the table of needs: ",
             Strong(f"{row.system} {row.name}"),
             ". Its bundle is in ",
             Code(folder),
@@ -201,29 +200,3 @@ def blocks(
         Command(f"head -n {len(sources)} {shlex.quote(source_path)} | {command} {option}"),
         Table(["source", "reference", "translation"], rows, left=3),
     ]
-
-
-def reasons(candidates: Sequence[Candidate], split: str, margin: float) -> Table:
-    """Why a row is recommended, by which figures on which split."""
-    rows = selectable(candidates)
-    best, close = close_to_best(rows, margin)
-    highest = next(figures for candidate, figures in deciding(rows) if candidate is best)
-    recommended, main = close[0], next(iter(highest))
-    place = "dev" if best.on_dev else split
-    flatters = "" if best.on_dev else " (no row was decoded on dev; this flatters the choice)"
-    timed = recommended.latency_ms is not None
-    facts = {
-        "decided by": f"the {main.best} {main.title} on {place}{flatters}",
-        "rows measured on dev": f"{sum(bool(each.on_dev) for each in candidates)} of {len(candidates)}",
-        f"{main.best} on {place}": f"{highest[main]:.2f}",
-        f"rows within {margin:g} points of it": f"{len(close)}{', this one the fastest' if timed else ''}",
-        "this row on dev": f"{recommended.on_dev[main]:.2f}" if recommended.on_dev else "",
-        f"this row on {split}": f"{recommended.figures[main]:.2f}",
-        "ms a sentence": f"{recommended.latency_ms:.3g}" if timed else "",
-    }
-    others = [each for each in candidates if not each.on_dev and best.on_dev]
-    above = max(others, key=lambda each: main.sign * each.figures[main], default=recommended)
-    if main.sign * (above.figures[main] - recommended.figures[main]) > 0:
-        better = f"{above.row.system} {above.row.name}, {above.figures[main]:.2f}; decode it on dev to compare them"
-        facts[f"better on {split}, not measured on dev"] = better
-    return Table([], [[name, value] for name, value in facts.items() if value], look="plain facts", left=2)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from workflow_src.config.resolved import Decode
-from workflow_src.evaluation.manifest import Key, compared_steps
+from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.speed.local import RowTimes
 from workflow_src.evaluation.speed.measured import (
     LengthGroup,
@@ -22,6 +22,8 @@ from workflow_src.evaluation.speed.measured import (
     TimedRow,
 )
 from workflow_src.evaluation.speed.timing import Measured, series_value, step_series
+from workflow_src.registry import families, searches
+from workflow_src.spec import VECTOR_FIELD
 
 # The largest number of groups of sentences of similar length; they are equally large as far as ties allow.
 LENGTH_BINS = 5
@@ -109,9 +111,16 @@ def step_costs(
             measured=ratio(measured, control, search),
             predicted=ratio(counted, control, search),
         )
-        for control, search in compared_steps()
+        for control, search in _compared_steps()
     ]
     return StepCosts(failure=failure, costs=tuple(costs), ratios=tuple(ratios))
+
+
+def _compared_steps() -> tuple[tuple[str, str], ...]:
+    """Searches whose steps are compared: the control, and the search of a network that is itself the direction."""
+    networks = (family.searches[0] for family in families().values() if VECTOR_FIELD in family.traits)
+    pairs = ((searches()[name].control, name) for name in networks)
+    return tuple(dict.fromkeys((control, name) for control, name in pairs if control))
 
 
 def measurement(

@@ -61,13 +61,3 @@ def test_equal_updates_on_larger_batches_are_no_equal_training():
     assert "energy 1,200 updates, 4,400,000 target tokens" in carried.unequal(rows_of(larger, {"score", "energy"}))
     # Unknown numbers count as equal.
     assert carried.unequal(rows_of([SYSTEMS[1], system("energy", "energy", 1200, None)], {"score", "energy"})) == ""
-
-
-def test_each_system_shown_is_named_once():
-    sentence = carried.training(rows_of(SYSTEMS, {"lvm", "score"}))
-    assert (
-        sentence == "Trained (figures of the first seed): lvm 3,000 updates, 5,589,946 target tokens; score 1,200 "
-        "updates, 2,236,982 target tokens."
-    )
-    # Where each has one seed, there is none to name.
-    assert carried.training(rows_of(SYSTEMS, {"lvm"})).startswith("Trained: lvm")

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import json
 import statistics
 
 import pytest
 import reports
 from refusals import fields_of
-from reports import assert_tables_fit, squeezed
+from reports import squeezed
 from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
 
 from workflow_src.cli import main
 from workflow_src.errors import InputError
-from workflow_src.evaluation.conventions import removal_words
 from workflow_src.evaluation.document import GroupRow
+from workflow_src.evaluation.report.captions import removal_words
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.comparison import compare
 from workflow_src.evaluation.report.markdown import markdown
@@ -259,19 +258,3 @@ def test_outputs_of_alignments_are_compared_with_their_repetitions():
 
     assert bleu_of_rows() == [20.0, 18.0, 29.0] and bleu_of_rows("subwords") == [19.0, 17.0, 29.0]
     assert "and nothing from outputs of systems that say what comes twice" in markdown(compare(experiments))
-
-
-def test_figures_stay_in_the_frame_whatever_rows_and_systems_are_called(tmp_path):
-    """Names of rows with chosen settings are long; the figures beside them must stay visible."""
-    named = {
-        "chosen": {"lm_weight": 0.5, "word_bonus": 1.0, "length_penalty": 1.0},
-        "name": "with-a-very-long-name" * 3,
-    }
-    named["chosen"] = json.dumps(named["chosen"])
-    rows = [*FIRST_ROWS, row("ctc" * 9, "nat", "ctc-greedy", 1, 1.0, **named)]
-    long = results("a-long-name-of-an-experiment" * 2, rows)
-    paths = [written(tmp_path / name, content) for name, content in (("one", long), ("two", SECOND))]
-    main(["compare", *paths, "--output", str(tmp_path / "page.html")])
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert_tables_fit(page)
-    assert "“score”, distilled data" in page and page.count("<td>45.0</td>") == 1

@@ -2,7 +2,6 @@
 
 from types import MappingProxyType, SimpleNamespace
 
-from workflow_src.config.datasets import NthSplit
 from workflow_src.evaluation.document import Cell, Fold, Table
 from workflow_src.evaluation.report import corpus
 from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, EncodedText
@@ -63,13 +62,6 @@ def test_the_table_counts_pairs_words_drops_by_reason_and_sentences_in_train():
     assert tables(CorpusSummary()) == []
 
 
-def test_inline_elements_of_translation_memories_are_counted_beside_the_pairs_left_out():
-    memories = CONTENT.model_copy(update={"inline_elements": {"train": 1200, "dev": 3}})
-    train, dev, test = column("left out", counts=memories)
-    assert train.startswith("800 another translation kept, ") and train.endswith(", 1,200 inline elements")
-    assert (dev, test) == ("3 inline elements", "none")
-
-
 def test_text_of_one_language_has_a_row_and_its_filters_too():
     counts = CorpusSummary(
         source="ro",
@@ -84,12 +76,6 @@ def test_text_of_one_language_has_a_row_and_its_filters_too():
     assert "Romanian" in own["text"] and (own["read"], own["pairs"]) == ("9", "5")
     assert own["left out"] == "3 in cleaning, 1 in dev or test"
     assert [row["filter"] for row in filters] == ["A", "A", "A (monolingual)"]
-
-
-def test_how_a_text_was_split_is_said():
-    assert "each sentence in Romanian" in corpus.split_words(CONTENT)
-    every_nth = CONTENT.model_copy(update={"split": NthSplit(method="every-nth", every=23)})
-    assert "23 pairs" in corpus.split_words(every_nth) and corpus.split_words(CorpusSummary()) == ""
 
 
 def test_mixtures_placeholders_and_augmented_pairs_are_counted():
@@ -131,13 +117,6 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
         ["7", "far: 9 km", Cell("s", language="ro"), Cell("t", language="en")],
         ["8", "near", Cell("a → c", language="ro"), Cell("b → d", language="en")],
     ]
-
-
-def test_the_summary_warns_of_text_that_looks_tokenised():
-    shares = {"train": {"de": 0.98}, "test": {"de": 0.9, "en": 0.7}}
-    [point] = corpus.warnings(CONTENT.model_copy(update={"looks_tokenised": shares}), {}, {}, ["test"])
-    assert "de in train (98%), test (90%); en in test (70%)" in point
-    assert "recipe.tokenised: {de: moses, en: moses}" in point
 
 
 def test_the_summary_warns_of_training_pairs_that_are_left_out_and_of_test_pairs_in_train():

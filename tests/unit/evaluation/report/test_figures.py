@@ -8,7 +8,7 @@ import pytest
 import reports
 from hypothesis import given
 from hypothesis import strategies as st
-from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_2, SCORE_8
+from titles import BEAM_4, BLEU, DELTA, DELTA_1, SCORE_1, SCORE_8
 
 from workflow_src.config.resolved import Decode
 from workflow_src.evaluation import charts
@@ -220,24 +220,13 @@ def test_the_legend_says_titles():
         f"{PRIOR_MEAN.title} · lvm-raw",
         f"{DELTA} · lvm-raw",
     ]
-    assert figures_quality.hollow(groups)
     alone = [group for group in groups if group.key != "lvm-raw"]
-    assert names(figures_quality.quality_speed(alone)) == titles and not figures_quality.hollow(alone)
+    assert names(figures_quality.quality_speed(alone)) == titles
 
 
 def test_every_marker_that_is_declared_has_a_shape():
     looks = [OTHER, *(member.look for member in (*searches().values(), *engines().values()))]
     assert {look.marker for look in looks if look.marker} <= set(charts.SHAPES)
-
-
-def test_pictures_leave_out_what_stands_in_brackets_where_rows_stay_apart():
-    half = reports.stepped("score", 8) | {"step_size": 0.5}
-    quarter = reports.stepped("score", 1) | {"step_size": 0.25}
-    decodes = reports.DECODES | {("score", "mine"): half, ("score", "other"): quarter}
-    decodes = reports.manifest(decodes).decodes
-    labels_by_name = {decode.name: figures_speed.short_label(decode, decodes) for decode in decodes}
-    assert labels_by_name["mine"] == SCORE_8 and labels_by_name["score-2"] == SCORE_2
-    assert (labels_by_name["other"], labels_by_name["score-1"]) == (f"{SCORE_1} (other)", SCORE_1)
 
 
 def test_refinement_by_passes_is_drawn_over_its_steps():

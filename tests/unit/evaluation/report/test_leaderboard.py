@@ -11,7 +11,7 @@ import pytest
 import reports
 from conftest import PROJECT
 from reports import squeezed
-from titles import BLEU, CHRF, GREEDY
+from titles import BLEU, CHRF
 
 from workflow_src.cli import main
 from workflow_src.config.files import experiment_names
@@ -284,19 +284,6 @@ def test_the_command_names_systems_that_a_search_cannot_do_without():
     ]
 
 
-def test_a_table_of_an_experiment_has_all_of_its_rows_and_what_they_chose():
-    rows = [row("ctc", "nat", "ctc-beam", 40.14, 2.0, beam=5, word_bonus=0.5), row("t", "transformer", "greedy", 39.0)]
-    table = leaderboard_tables.fill(
-        "<!-- leaderboard: experiment one -->\n<!-- /leaderboard -->",
-        leaderboard_tables.entries(board_rows(rows)),
-        "page",
-    )
-    assert table.splitlines()[4:6] == [
-        "| ctc | raw | one pass, beam 5 (word bonus 0.5) | 40.1 | 2.00 |",
-        f"| t | raw | {GREEDY} | 39.0 | – |",
-    ]
-
-
 def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong = tmp_path / "wrong.csv"
     wrong.write_text("experiment,bleu\na,1\n")
@@ -352,28 +339,6 @@ def test_every_shipped_row_is_whole_and_its_settings_are_those_of_its_search(ent
     variants = (PROJECT / "config/experiments/README.md").read_text(encoding="utf-8")
     names = {*experiment_names(), *re.findall(r"experiment(?:=|: )(\S+)", variants)}
     assert {row["experiment"] for row in rows} <= names
-
-
-@pytest.mark.parametrize("corpus", ["tatoeba", "multi30k", "toy"])
-def test_a_corpus_has_the_best_of_every_family_beside_its_rivals_in_the_best_engine(corpus, entries):
-    candidates = leaderboard_tables.entries_with(entries, "corpus", corpus)
-    selection = leaderboard_tables.selection(candidates)
-    shown = [id(entry) for entry in selection]
-    # A reader finds the command of every recommended row here.
-    served = {id(entry) for entry in leaderboard_tables.needs(candidates).values()}
-    assert len(shown) <= 20 and len({*shown}) == len(shown) and served <= {*shown}
-    alone = [entry for entry in candidates if not needs.helpers(entry)]
-    for family in {entry.row["family"] for entry in alone}:
-        highest = max(entry.quality for entry in alone if entry.row["family"] == family)
-        assert any(
-            entry.row["family"] == family and entry.quality >= highest - leaderboard_tables.LEVEL for entry in selection
-        ), family
-    rivals = [entry for entry in selection if entry.row["family"] == "transformer"]
-    assert selection[: len(rivals)] == rivals and any(entry.row["engine"] == "ctranslate2-int8" for entry in rivals)
-    assert (
-        max(entry.quality for entry in selection)
-        >= max(entry.quality for entry in candidates) - leaderboard_tables.LEVEL
-    )
 
 
 def test_commands_of_the_tables_have_options_that_the_command_knows(entries, capsys):

@@ -15,8 +15,8 @@ from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4
 
 from workflow_src.config.datasets import NormalisationConfig
-from workflow_src.evaluation.document import Command, Document, Section
-from workflow_src.evaluation.report import html, markdown, needs, page, results, usage
+from workflow_src.evaluation.document import Command
+from workflow_src.evaluation.report import needs, page, results, usage
 from workflow_src.evaluation.report.files import Choice
 from workflow_src.registry import main_metric
 from workflow_src.serving import command
@@ -138,27 +138,6 @@ def test_one_pass_is_a_search_that_repeats_nothing():
     assert in_one_pass == {("inat", "one"), PRIOR}
 
 
-def reasons(**facts) -> dict[str, str]:
-    _, candidates = report_inputs(TEST, **facts)
-    return dict(usage.reasons(candidates, "test", 0.5).rows)
-
-
-def test_the_reason_is_a_table_of_facts():
-    undecided = reasons()
-    assert "on test" in undecided["decided by"] and "flatters" in undecided["decided by"]
-    assert (undecided["rows measured on dev"], undecided["this row on test"]) == ("0 of 3", "30.00")
-    one = reasons(dev={BEAM: 25.0})
-    assert "on dev" in one["decided by"] and (one["rows measured on dev"], one["this row on dev"]) == (
-        "1 of 3",
-        "25.00",
-    )
-    assert one["this row on test"] == "29.00"
-    assert one["better on test, not measured on dev"].startswith("teacher greedy, 30.00")
-    fast = reasons(dev={GREEDY: 24.6, BEAM: 25.0, PRIOR: 10.0}, times={GREEDY: 2.4, BEAM: 14.1})
-    assert (fast["highest on dev"], fast["this row on dev"]) == ("25.00", "24.60")
-    assert fast["rows within 0.5 points of it"].startswith("2,") and fast["ms a sentence"] == "2.4"
-
-
 def write_texts(plan, sources, translations):
     """Write source, reference and the translations of the latent-variable model on test."""
     (decode,) = (decode for decode in plan.loaded.decodes if decode.system == "lvm")
@@ -228,15 +207,6 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(
     assert translator.translate(sources, remove_repetitions="words") != translator.translate(
         sources, remove_repetitions="words", split=False
     )
-
-
-def test_the_section_is_escaped_everywhere(section):
-    blocks = section(["<b>Der</b> | *Hund* & `ruht` $x$ [a](b) \\ _so_"])
-    document = Document("Use it", [Section("Use it", blocks)], languages=("de", "en"))
-    assert '<td lang="de" dir="auto">&lt;b&gt;Der&lt;/b&gt; | *Hund* &amp; `ruht` $x$ [a](b) \\ _so_</td>' in html.page(
-        document
-    )
-    assert r"\<b>Der\</b> \| \*Hund\* & \`ruht\` \$x\$ [a\](b) \\ \_so\_" in markdown.markdown(document)
 
 
 def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():

@@ -10,7 +10,6 @@ from refusals import fields_of
 from titles import BEAM_4, DELTA
 
 from workflow_src import registry
-from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.significance import FORMAT, PairedDifference
 from workflow_src.evaluation.report import files, results
@@ -190,12 +189,6 @@ def test_speed_stands_beside_the_rows_it_was_measured_for_on_the_split_of_the_ta
 def test_tables_are_of_test_unless_there_is_only_dev():
     assert results.table_split(reports.manifest(DECODES, splits=("dev", "test"))) == "test"
     assert results.table_split(reports.manifest(DECODES, splits=("dev",))) == "dev"
-
-
-def test_engines_are_named_in_one_word():
-    assert Decode.model_validate({"search": "beam"}).engine_word == "eager"
-    manifest = reports.manifest({("teacher", "fast"): DECODES["teacher", "beam-4"] | reports.INT8})
-    assert results.build(manifest, qualities(manifest)).rows["engine"].tolist() == ["ctranslate2-int8"]
 
 
 def test_means_say_over_how_many_seeds_they_are():

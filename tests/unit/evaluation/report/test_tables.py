@@ -1,21 +1,19 @@
 """The main table: grouping, order, means over seeds, published figures."""
 
-import re
 import statistics
 from collections.abc import Sequence
 from typing import Any, get_args
 
 import pytest
 import reports
-from reports import manifest, row, squeezed, stepped
-from titles import BEAM_4, BLEU, CHRF, CTRANSLATE2, DELTA_1, SCORE, SCORE_1, SCORE_4
+from reports import manifest, row, stepped
+from titles import BEAM_4, BLEU, CHRF, DELTA_1, SCORE_1, SCORE_4
 
 from workflow_src import registry
 from workflow_src.errors import ConfigError
-from workflow_src.evaluation import conventions
 from workflow_src.evaluation.document import Caption, Cell, GroupRow
-from workflow_src.evaluation.manifest import changed, words
-from workflow_src.evaluation.report import markdown, tables
+from workflow_src.evaluation.labels import changed, words
+from workflow_src.evaluation.report import tables
 from workflow_src.evaluation.report.lines import Group
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
@@ -62,30 +60,6 @@ def test_groups_and_their_order():
         (BEAM_4, 41.0),
         (PRIOR_MEAN.title, 33.5),
     ]
-
-
-def test_a_system_that_learns_from_several_texts_has_a_group_that_says_so():
-    systems = {**reports.SYSTEMS, "lvm": reports.SYSTEMS["lvm"] | {"data": {"raw": 1.0, "distilled-by-teacher": 0.5}}}
-    (group,) = reports.groups([row("lvm", "prior-mean", 33.0, steps=0)], manifest(systems=systems), removed="none")
-    assert group.key == "lvm" and "mixed data" in group.title
-
-
-def test_a_model_stands_before_its_refiners_whatever_its_family():
-    systems = {**reports.SYSTEMS, "ctc": reports.SYSTEMS["lvm"] | {"family": "nat", "preset": "tiny-vae"}}
-    systems["score"] = reports.SYSTEMS["score"] | {"base": "ctc"}
-    decodes = {("ctc", "prior-mean"): {"search": "prior-mean"}, ("score", "score-1"): reports.stepped("score", 1)}
-    rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
-    rows[1] |= {"system": "ctc", "family": "nat"}
-    (group,) = reports.groups(rows, manifest(decodes, systems), removed="none")
-    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
-
-
-def test_a_label_does_not_say_twice_what_a_row_is():
-    systems = {**reports.SYSTEMS, "ctc": reports.SYSTEMS["ctc"] | {"preset": "tiny-vae"}}
-    settings = {"search": "ctc-beam", "beam": 5, "draws": 5, "word_bonus": 1.0}
-    name = "ctc-beam-5-bonus1-npd5"
-    (decode,) = manifest({("ctc", name): settings}, systems).decodes
-    assert decode.label() == "one pass, beam 5, NPD 5 (word bonus 1)"
 
 
 def test_several_seeds_give_mean_and_deviation():
@@ -148,28 +122,6 @@ def test_energies_have_columns_where_they_were_measured():
     assert "energy, nats" not in headings(table[1:])
 
 
-def test_ours_stands_beside_what_was_published_in_the_same_convention():
-    counts = {"bleu_tokenised": 1.0, "bleu_intl_lowercase": 3.0}
-    rows = [
-        row | {"seed": seed} | {key: row["bleu"] + difference + seed for key, difference in counts.items()}
-        for row in ROWS
-        for seed in (1, 2)
-    ]
-    for convention, head, own_figure in (
-        ("tokenised", "published (tokenised)", "36.5"),
-        ("intl-lowercase", "published (international, lowercase)", "38.5"),
-    ):
-        published = manifest(expected_convention=convention, expected={"score-4": 29.1})
-        table = reports.groups(rows, published, removed="none")
-        heads = headings(table, published)
-        assert heads[1:3] == [head, OURS]
-        cells = {line.name: cell(line, OURS, published)[0] for line in table[1].lines}
-        assert cells == {"score-4": own_figure, "score-1": "–", "delta-1": "–", "prior-mean": "–"}
-    # The main column already is sacreBLEU.
-    table = reports.groups(rows, manifest(expected={"score-4": 29.1}), removed="none")
-    assert PUBLISHED in headings(table) and OURS not in headings(table)
-
-
 def test_what_removing_repetitions_is_worth():
     rows = [row("teacher", "beam-4", 41.0, beam=4)]
     for seed in (1, 2):
@@ -204,12 +156,6 @@ def test_systems_that_refine_one_model_alike_are_distinguished():
     )
     assert described.decode("other", "score-1").label() == f"{SCORE_1} (other)"
     assert described.decode("lvm", "prior-mean").label() == "prior mean"
-
-
-def test_markdown_has_as_many_cells_in_every_line():
-    text = markdown.table(tables.block(reports.groups(ROWS, MANIFEST, removed="none"), MANIFEST, Caption("")))
-    assert len({line.count("|") for line in text.splitlines()}) == 1
-    assert f"| {SCORE_4} | **34.0** [33.0, 35.0] | 54.0 |" in squeezed(text)
 
 
 def test_the_best_of_all_rows_and_of_those_without_autoregression_are_bold():
@@ -254,38 +200,12 @@ def test_means_over_fewer_seeds_say_so_and_have_no_seeds_label():
     assert cell(lines["prior-mean"], "energy, nats", seeds) == ("5.0", "1 of 2 seeds")
 
 
-def test_cells_keep_their_text_and_their_side():
-    """Figures are text, so that no digit is lost; a bar is escaped, so that it ends no cell."""
-    lines = markdown.markdown_table(
-        ["", "a|b", "c"], [["x", "1.0", "1,000"], ["longer", "12.50", "–"]], left=2
-    ).splitlines()
-    assert [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines] == [
-        ["", r"a\|b", "c"],
-        [":-------", ":-------", "------:"],
-        ["x", "1.0", "1,000"],
-        ["longer", "12.50", "–"],
-    ]
-    assert len(set(map(len, lines))) == 1
-
-
 def _timed(name, bleu, ms):
     return row("teacher", name, bleu, beam=4, latency_ms=ms)
 
 
 MINE = {"search": "beam", "beam": 4, "engine": "ctranslate2-float32"}
 INT8 = {"search": "prior-mean", "engine": "onnxruntime-int8"}
-
-
-def test_engines_are_named():
-    groups = reports.groups(
-        [_timed("beam-4-ctranslate2-int8", 40.0, 2.0), _timed("mine", 30.0, 1.0)],
-        manifest(reports.DECODES | {("teacher", "mine"): MINE}),
-        removed="subwords",
-    )
-    lines = {line.name: line for group in groups for line in group.lines}
-    assert lines["beam-4-ctranslate2-int8"].label == f"{BEAM_4}, {CTRANSLATE2} int8"
-    assert lines["mine"].label == f"{BEAM_4}, {CTRANSLATE2} float32 (mine)"
-    assert lines["mine"].decode.engine.key == "ctranslate2-float32"
 
 
 def test_the_fastest_as_good_on_the_same_kind_of_engine_is_compared_with():
@@ -349,21 +269,6 @@ def test_what_dev_chose_stands_in_a_rows_label():
     half = ("score", "score-1-half-tuned", stepped("score", 1) | {"step_size": 0.5})
     assert label(*half, alike) == f"{SCORE_1} (step size 0.5; chosen: length quantile 0.6)"
     assert label(*half, [{"step_size": 0.5}] * 2) == f"{SCORE_1} (chosen: step size 0.5)"
-
-
-def test_a_search_whose_candidates_dev_chose_is_distinguished_from_the_plain_one():
-    settings = {"search": "latent-search", "refinement": "score", "steps": 1, "lengths": 5, "samples": 5}
-    settings["rescorer"] = "teacher"
-    assert label("score", "latent-search-5x5-1", settings) == f"{SCORE}, search 5 × 5, L = 1, ranked by teacher"
-    row, chosen = ("score", "tuned", settings), {"lengths": 3, "samples": 9}
-    ranked = "L = 1, ranked by teacher"
-    assert label(*row, [chosen, chosen]) == f"{SCORE}, search 3 × 9, {ranked} (chosen: lengths 3, samples 9)"
-    differ = label(*row, [chosen, {"lengths": 5, "samples": 9}])
-    assert differ == f"{SCORE}, search … × 9, {ranked} (chosen: lengths, samples)"
-    own_score = settings | {"rescorer": None, "mean_first": True}
-    assert label("score", "mine", own_score) == f"{SCORE}, search 5 × 5, L = 1 (mean first, own score, mine)"
-    described = manifest({("score", "mine"): own_score}).decode("score", "mine")
-    assert not described.plain
 
 
 def shown(settings: SearchSettings) -> tuple:
@@ -439,13 +344,6 @@ def test_repetitions_that_alignments_show_are_kept_unless_the_report_says_otherw
         [PRIOR_MEAN.title, "30.0", "31.0", "32.0"],
         [ONE_PASS.title, "20.0", "21.0", "22.0"],
     ]
-
-
-def test_captions_say_from_which_outputs_nothing_is_removed():
-    words = "and nothing from outputs of systems that say what comes twice, as with a CTC loss or a graph"
-    assert conventions.removal_words(None, {True, False}).endswith(words)
-    assert conventions.removal_words(None, {True}).startswith("repetitions are kept, because")
-    assert conventions.removal_words(None, {False}) == conventions.removal_words("subwords", {True, False})
 
 
 def test_a_row_of_another_engine_has_its_marker_in_the_colour_of_its_search():
