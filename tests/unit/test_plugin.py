@@ -28,7 +28,7 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report import figures, figures_quality, results, tables
+from workflow_src.evaluation.report import figures, results, tables
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import read_json, write_json
@@ -368,4 +368,3 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     assert list(series) == ["autoregressive", DELTA, "without repetitions"]
     own = series["without repetitions"]
     assert (own.colour, own.marker) == ("#a0522d", "h")
-    assert figures_quality.joined_series(groups) == "passes"
