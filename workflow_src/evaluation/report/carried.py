@@ -38,7 +38,11 @@ def unequal(rows: pd.DataFrame) -> str:
     unlike = len(tokens) > 0 and tokens.max() > 1.05 * tokens.min()
     if networks["updates"].nunique(dropna=False) < 2 and not unlike:
         return ""
-    return f"Networks were not trained equally long{_whose(rows)}: {_words(networks)}."
+    seeds = rows[rows["system"].isin(systems["system"])].groupby("system")["seed"].nunique()
+    whose = " (figures of the first seed)" if (seeds > 1).any() else ""
+    counts = networks[["system", "updates", "target_tokens"]].itertuples(index=False)
+    words = [f"{name} {count(updates)} updates, {count(seen)} target tokens" for name, updates, seen in counts]
+    return f"Networks were not trained equally long{whose}: {'; '.join(words)}."
 
 
 def trained(rows: pd.DataFrame) -> pd.DataFrame:
@@ -47,22 +51,9 @@ def trained(rows: pd.DataFrame) -> pd.DataFrame:
     return trained.drop_duplicates("system")
 
 
-def _words(systems: pd.DataFrame) -> str:
-    counts = systems[["system", "updates", "target_tokens"]].itertuples(index=False)
-    return "; ".join(
-        f"{name} {count(updates)} updates, {count(tokens)} target tokens" for name, updates, tokens in counts
-    )
-
-
 def count(value: int | None) -> str:
     """A count, which may be unknown."""
     return "–" if value is None or pd.isna(value) else f"{value:,}"
-
-
-def _whose(rows: pd.DataFrame) -> str:
-    """Words for figures of first seeds where some system has several."""
-    seeds = rows[rows["system"].isin(trained(rows)["system"])].groupby("system")["seed"].nunique()
-    return " (figures of the first seed)" if (seeds > 1).any() else ""
 
 
 def notes(rows: pd.DataFrame) -> dict[str, str]:

@@ -30,12 +30,6 @@ def undominated(points: list[tuple[float, float]]) -> list[int]:
     return best
 
 
-def table_times(groups: list[Group]) -> Times:
-    """Latencies of the table: one sentence at a time, under the first protocol."""
-    lines = [line for group in groups for line in group.lines]
-    return {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}
-
-
 def timed_curves(groups: list[Group], times: Times) -> list[Curve]:
     """Curves of the rows whose speed was measured."""
     timed = (
@@ -51,7 +45,9 @@ def quality_speed(groups: list[Group]) -> Chart | None:
     None where fewer than two rows were timed. A grey line joins the rows without a faster row that is at least as good.
     Points have the numbers of their rows in the table, of many rows those on the grey line.
     """
-    return _against(groups, {"": table_times(groups)}, "milliseconds a sentence, one at a time, log scale", 620)
+    lines = [line for group in groups for line in group.lines]
+    times = {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}
+    return _against(groups, {"": times}, "milliseconds a sentence, one at a time, log scale", 620)
 
 
 def latencies(speed: Speed | None) -> dict[str, Times]:

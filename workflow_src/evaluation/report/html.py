@@ -25,15 +25,13 @@ def page(document: Document, pictures: Mapping[str, markupsafe.Markup] | None = 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    interactive = any('class="live"' in picture for picture in (pictures or {}).values())
+    script = ""
+    if any('class="live"' in picture for picture in (pictures or {}).values()):
+        # Imported here: pages without charts do without it.
+        from workflow_src.evaluation import charts
+
+        script = markupsafe.Markup(charts.script())
     environment.filters |= {"kind": lambda block: type(block).__name__, "cell": cell_of}
     return environment.get_template("document.html.j2").render(
-        document=document, pictures=pictures or {}, script=_script() if interactive else ""
+        document=document, pictures=pictures or {}, script=script
     )
-
-
-def _script() -> markupsafe.Markup:
-    """The program that draws charts. It is imported here: pages without charts do without it."""
-    from workflow_src.evaluation.charts import script
-
-    return markupsafe.Markup(script())

@@ -120,7 +120,9 @@ def markdown(document: Document) -> str:
 def table(block: Table, compact: bool = False) -> str:
     """A table without its caption: titles of groups are bold."""
     rows = [
-        group_row(row.title, block.heads) if isinstance(row, GroupRow) else [_cell(cell_of(cell)) for cell in row]
+        [bold(row.title), *[""] * (len(block.heads) - 1)]
+        if isinstance(row, GroupRow)
+        else [_cell(cell_of(cell)) for cell in row]
         for row in block.rows
     ]
     heads = block.heads or [""] * len(rows[0]) if rows else block.heads
@@ -170,8 +172,3 @@ def _notes(caption: Caption) -> str:
 def signed(value: float, digits: int = 2) -> str:
     """A number with its sign, as text."""
     return f"{value:+.{digits}f}".replace("-", "−")
-
-
-def group_row(title: str, heads: Sequence[str]) -> list[str]:
-    """The first row of a group: its title in bold, other cells empty."""
-    return [bold(title), *[""] * (len(heads) - 1)]

@@ -22,7 +22,7 @@ from workflow_src.evaluation.document import (
 from workflow_src.evaluation.labels import words
 from workflow_src.evaluation.manifest import Manifest, colour_class
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
-from workflow_src.evaluation.report.files import Choice, CorpusSummary, FollowedSearch, Traces
+from workflow_src.evaluation.report.files import Choice, CorpusSummary, Traces
 from workflow_src.evaluation.report.results import KEY, means
 from workflow_src.registry import main_metric, searches
 
@@ -64,7 +64,7 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
     which = "Words that a step changed are marked." if any(traces.examples[0].searches.values()) else ""
     first = f"Of the first {traces.pool} sentences of test, those that change the most. {which}".strip()
     example_blocks: list[Block] = [Paragraph.of(first)]
-    followed = traces.searches
+    followed, declared = traces.searches, searches()
     start = manifest.start
     starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
     start_style = colour_class(starts_from.look.colour) if starts_from else ""
@@ -72,14 +72,16 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
         lines = [Line("source", example.source, source=True), Line("reference", example.reference)]
         lines += [Line("teacher", example.teacher)] if example.teacher is not None else []
         lines += [Line(name, text) for name, text in example.beside.items()]
-        searches = {name: texts for name, texts in example.searches.items() if texts}
-        starts = {texts[0] for texts in searches.values()}
+        texts_by_name = {name: texts for name, texts in example.searches.items() if texts}
+        starts = {texts[0] for texts in texts_by_name.values()}
         shared = len(starts) == 1
         if shared:
             lines.append(Line(start.title if start else "start", starts.pop(), first=True, style=start_style))
-        for name, texts in searches.items():
-            look = manifest.look(followed[name].system, followed[name].search)
-            lines += _followed(name, texts, _first_value(followed[name]), colour_class(look.colour), shared)
+        for name, texts in texts_by_name.items():
+            system, search = followed[name].system, followed[name].search
+            # The number of the first text of the trace.
+            first_value = declared[search].first_value if search in declared else 0
+            lines += _followed(name, texts, first_value, colour_class(manifest.look(system, search).colour), shared)
         example_blocks.append(Example(tuple(lines)))
     return example_blocks
 
@@ -92,11 +94,6 @@ def _followed(name: str, texts: list[str], first: int, style: str, shared: bool)
         runs = () if step["same"] else step["runs"]
         lines.append(Line(f"{name} {step['label']}", text, runs, first=not number, style=style, remark=step["same"]))
     return lines
-
-
-def _first_value(followed: FollowedSearch) -> int:
-    """The number of the first text of a trace; 0 where the search is not declared."""
-    return searches()[followed.search].first_value if followed.search in searches() else 0
 
 
 def palette(manifest: Manifest) -> list[dict[str, str]]:

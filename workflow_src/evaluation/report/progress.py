@@ -47,12 +47,6 @@ def _validations(history: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]
     ]
 
 
-def still_improving(history: Sequence[Mapping[str, Any]]) -> bool | None:
-    """Whether a training was still improving when it ended; None where its validations do not show it."""
-    gain = last_gain(history)
-    return None if gain is None else gain > LARGEST_GAIN
-
-
 def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a training ended while it was still improving much, or was too short to show it.
 
@@ -60,7 +54,8 @@ def cut_short(history: Sequence[Mapping[str, Any]]) -> bool:
     """
     if not any(entry.get("dev_bleu") is not None and entry["step"] > 0 for entry in history):
         return False
-    return still_improving(history) is not False
+    gain = last_gain(history)
+    return gain is None or gain > LARGEST_GAIN
 
 
 def gain_words(history: Sequence[Mapping[str, Any]]) -> str:

@@ -73,12 +73,6 @@ def signature_tokeniser(signature: str) -> str:
     return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
 
 
-def metrics_by_name(names: Iterable[str]) -> tuple[Metric, ...]:
-    """The metrics of the names; one that is not declared has its name as its title."""
-    declared = metrics()
-    return tuple(declared.get(name) or Metric(name=name, title=name) for name in names)
-
-
 @dataclasses.dataclass(frozen=True)
 class Mean:
     """A figure of a row: the mean over the `seeds` that have it, and its deviation (n - 1; None for one seed).
@@ -135,7 +129,9 @@ class Results:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return metrics_by_name(self.record["metrics"])
+        """The metrics; one that is not declared here has its name as its title."""
+        declared = metrics()
+        return tuple(declared.get(name) or Metric(name=name, title=name) for name in self.record["metrics"])
 
     @property
     def reference(self) -> Key | None:

@@ -7,7 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from workflow_src.evaluation.report.markdown import bold, group_row, markdown_table, paragraph, plain
+from workflow_src.evaluation.document import GroupRow, Table
+from workflow_src.evaluation.report.markdown import bold, markdown_table, paragraph, plain, table
 
 PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 # Whatever means something to Markdown, and a few letters between.
@@ -64,8 +65,7 @@ def test_cells_read_as_their_text(rows):
 @with_examples
 @given(texts)
 def test_what_is_bold_is_so_as_a_whole(text):
-    row = group_row(text, ["a", "b"])
-    html = PARSER.render(markdown_table(["a", "b"], [row]))
+    html = PARSER.render(table(Table(["a", "b"], [GroupRow(text)])))
     if squeezed(text):
         (inside,) = re.findall(r"<td[^>]*><strong>([^<]*)</strong></td>", html)
         assert squeezed(unescape(inside)) == squeezed(text)

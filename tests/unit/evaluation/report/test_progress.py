@@ -14,7 +14,7 @@ def history(*bleu, interval=100, key="dev_bleu"):
 def test_next_to_no_bleu_is_no_end_of_learning():
     """A teacher of 0.04 BLEU whose curve is flat."""
     flat = history(0.0, 0.02, 0.04, 0.03, 0.03)
-    assert not progress.still_improving(flat) and progress.gain_words(flat) == "hardly learnt (0.04)"
+    assert progress.gain_words(flat) == "hardly learnt (0.04)"
     # As much as reports conclude something from.
     assert progress.gain_words(history(5.0, 5.0)) == "no (+0.0)" and progress.gain_words(history(4.9, 4.9)).startswith(
         "hardly"
@@ -23,9 +23,9 @@ def test_next_to_no_bleu_is_no_end_of_learning():
 
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
-    assert progress.last_gain(rising) == 2.5 and progress.still_improving(rising)
+    assert progress.last_gain(rising) == 2.5
     assert progress.gain_words(rising) == "yes (+2.5)"
-    assert not progress.still_improving(flat) and progress.gain_words(flat) == "no (+0.7)"
+    assert progress.gain_words(flat) == "no (+0.7)"
     assert progress.gain_words(history(30.0, 29.98)) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
     assert progress.gain_words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
@@ -33,18 +33,18 @@ def test_a_rise_in_the_last_fifth_is_an_improvement():
 
 def test_one_bad_validation_at_the_end_hides_no_rise():
     bleu = [10.0 + number for number in range(20)]
-    assert progress.still_improving(history(*bleu)) and progress.still_improving(history(*bleu, 0.0))
+    assert progress.cut_short(history(*bleu)) and progress.cut_short(history(*bleu, 0.0))
 
 
 def test_the_mean_of_weights_is_no_progress():
     validations = history(5.0, 30.0, 36.0, 36.4, 36.5)
-    assert not progress.still_improving([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
+    assert not progress.cut_short([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
 
 
 def test_what_its_validations_do_not_show_is_not_reported():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
-        assert progress.last_gain(unknown) is None and progress.still_improving(unknown) is None
+        assert progress.last_gain(unknown) is None
         assert progress.gain_words(unknown) == "–"
 
 
