@@ -47,13 +47,13 @@ def placeholders(details: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def run(inputs: Inputs) -> str:
-    scoring = inputs.settings
+    scoring, measured = inputs.settings, inputs.settings.measured
     hypotheses, sources, references, *further = read_aligned(inputs.hypotheses, inputs.source, *inputs.reference)
     check_parallel(inputs.hypotheses, inputs.details)
     details = read_details(inputs.details)
     shortened = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
     texts = Texts(hypotheses, references, sources, scoring.corpus, tuple(further), read_computed(inputs.computed))
-    result = metrics.all_variants(scoring.measured, texts, shortened)
+    result = metrics.all_variants(measured, texts, shortened)
     result["mean_steps"] = mean_steps(details)
     placeholder_outcomes = placeholders(details)
     result |= {PLACEHOLDERS: placeholder_outcomes} if placeholder_outcomes else {}
@@ -66,7 +66,7 @@ def run(inputs: Inputs) -> str:
     }
     write_json(inputs.output, result | {"provenance": provenance(recorded(scoring), files)})
     unremoved, words, subwords = (result[name] for name in VARIANTS.values())
-    main, *other_metrics = (measured.metric for measured in scoring.measured)
+    main, *other_metrics = (entry.metric for entry in measured)
     figures = [
         f"{metric.title} {metric.factor * unremoved[metric.name]:.2f}{metric.unit and f' {metric.unit}'}"
         for metric in other_metrics

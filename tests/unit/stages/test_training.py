@@ -17,7 +17,6 @@ from workflow_src.data import encoded, subwords
 from workflow_src.decoding import batches
 from workflow_src.families.build import build
 from workflow_src.records.atomic import MISSING, load_tensors, read_json, save_tensors, sha256, write_json
-from workflow_src.training import state
 from workflow_src.training.systems import load_system
 
 
@@ -123,17 +122,6 @@ def test_a_system_that_was_lost_after_it_was_written_is_written_again(training_w
     assert (tmp_path / "model.safetensors").read_bytes() == first
 
 
-def test_other_code_trains_anew(training_words, run_stage, tmp_path, caplog, monkeypatch):
-    words = training_words("transformer", tmp_path, max_steps=4)
-    run_stage("train", words)
-    (tmp_path / "model.safetensors").rename(tmp_path / "first.safetensors")
-    monkeypatch.setattr(state, "code_digest", lambda: "e" * 64)
-    with caplog.at_level("INFO", "continuum"):
-        run_stage("train", words)
-    assert "resumed" not in caplog.text
-    assert same(tmp_path / "model.safetensors", tmp_path / "first.safetensors")
-
-
 def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stage, tmp_path):
     partial_file = tmp_path / ".model.safetensors.abc.partial"
     partial_file.write_bytes(b"x" * 1000)
@@ -141,22 +129,32 @@ def test_what_a_killed_job_left_half_written_is_removed(training_words, run_stag
     assert not partial_file.exists() and (tmp_path / "config.json").exists()
 
 
-def test_a_changed_setting_starts_afresh_and_an_unchanged_one_resumes(training_words, run_stage, tmp_path, caplog):
-    short = {"max_steps": 6}
-    folder = tmp_path / "a"
-    for words, logged, not_logged in (
-        (training_words("transformer", folder, **short), None, "resumed"),
-        (training_words("transformer", folder, **short), "resumed at step 6", "afresh"),
-        (training_words("transformer", folder, learning_rate=0.004, **short), "starts afresh", "resumed"),
-        (training_words("transformer", folder, seed=2, learning_rate=0.004, **short), "removed 1 ", "resumed"),
-    ):
-        caplog.clear()
-        with caplog.at_level("INFO", "continuum"):
-            run_stage("train", words)
-        assert (logged or "") in caplog.text and not_logged not in caplog.text
-    fresh = tmp_path / "b"
-    run_stage("train", training_words("transformer", fresh, seed=2, learning_rate=0.004, **short))
+def test_what_changes_weights_has_a_state_of_its_own_and_nothing_else_has(systems, training_words, run_stage, tmp_path):
+    """A new version of the code may add a setting with a default, or rename a preset."""
+
+    def is_new(folder, family="transformer", base=None, model=None, preset="miniature", **training):
+        """Trains; whether that found no state of an earlier training to go on with."""
+        words = training_words(family, folder, base=base, max_steps=4, save_every=4)
+        settings = json.loads(words[1])
+        settings |= {"model": settings["model"] | (model or {}), "preset": preset}
+        settings["training"] |= training
+        before = set((folder / "state").glob("*"))
+        run_stage("train", [words[0], json.dumps(settings), *words[2:]])
+        return set((folder / "state").glob("*")) - before != set()
+
+    folder, fresh = tmp_path / "a", tmp_path / "b"
+    assert is_new(folder) and not is_new(folder)
+    assert not is_new(folder, clip_norm=1.0, epsilon=1e-9, model={"norm": "pre"}, preset="renamed")
+    assert is_new(folder, epsilon=1e-8) and is_new(folder, learning_rate=0.004) and is_new(fresh, learning_rate=0.004)
     assert same(folder / "model.safetensors", fresh / "model.safetensors")
+    other_base = tmp_path / "base/model.safetensors"
+    other_base.parent.mkdir()
+    described = read_json(systems["lvm"].with_name("config.json"))
+    del described["sha256"]
+    write_json(other_base.with_name("config.json"), described)
+    save_tensors(other_base, {name: 2 * tensor for name, tensor in load_tensors(systems["lvm"]).items()})
+    assert is_new(tmp_path / "c", "score", systems["lvm"]) and is_new(tmp_path / "c", "score", other_base)
+    assert not is_new(tmp_path / "c", "score", other_base)
 
 
 def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_words, run_stage, tmp_path, caplog):
@@ -188,20 +186,6 @@ def test_updates_follow_the_corpus_and_the_same_training_goes_on(tiny, training_
             run_stage("train", training_words("transformer", tmp_path, **words))
         assert logged in caplog.text
     assert read_json(tmp_path / "config.json")["steps"] == 4
-
-
-def test_other_inputs_start_afresh(systems, training_words, run_stage, tmp_path, caplog):
-    for base, logged in ((systems["lvm"], "resumed"), (tmp_path / "base/model.safetensors", "starts afresh")):
-        (tmp_path / "base").mkdir(exist_ok=True)
-        described = json.loads(systems["lvm"].with_name("config.json").read_text())
-        del described["sha256"]
-        (tmp_path / "base/config.json").write_text(json.dumps(described))
-        save_tensors(tmp_path / "base/model.safetensors", {k: 2 * v for k, v in load_tensors(systems["lvm"]).items()})
-        run_stage("train", training_words("score", tmp_path, base=systems["lvm"], max_steps=3))
-        caplog.clear()
-        with caplog.at_level("INFO", "continuum"):
-            run_stage("train", training_words("score", tmp_path, base=base, max_steps=3))
-        assert logged in caplog.text
 
 
 def _with_a_flipped_bit(path):
@@ -502,23 +486,6 @@ def test_decode_writes_a_line_and_a_record_a_sentence(tiny, tiny_bundles, run_st
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
     error = refused("train", training_words("transformer", tmp_path, model={"max_positions": 4}))
     assert "the model has 4 positions" in error.problem and "model.max_positions" in error.fix
-
-
-def test_settings_at_their_defaults_and_the_name_of_a_preset_abandon_no_state(training_words, run_stage, tmp_path):
-    """A new version of the code may add a setting with a default, or rename a preset."""
-
-    def states(**changes):
-        words = training_words("transformer", tmp_path, max_steps=3)
-        settings = json.loads(words[1])
-        for name, values in changes.items():
-            settings[name] = settings[name] | values if isinstance(values, dict) else values
-        words[1] = json.dumps(settings)
-        run_stage("train", words)
-        return len(list((tmp_path / "state").iterdir())) > 1
-
-    assert not states()
-    assert not states(training={"clip_norm": 1.0, "epsilon": 1e-9}, model={"norm": "pre"}, preset="renamed")
-    assert states(training={"epsilon": 1e-8})
 
 
 def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from workflow_src.evaluation.analyses.inputs import (
     Inputs,
+    Sentences,
     gain_figures,
     inspected_steps,
     sentence_generator,
@@ -41,7 +42,7 @@ def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
     # Outputs of all searches of one model together: the prior mean's, and many others, are the same.
     for model in dict.fromkeys(entry["model"] for entry in inputs.searches):
         entries = [entry for entry in inputs.searches if entry["model"] == model]
-        estimates = _estimates(inputs, settings, entries)
+        estimates = _estimates(inputs, settings, entries, sentences, steps)
         for place, entry in enumerate(entries):
             of_sentences = [of_sentence[place] for of_sentence in estimates]
             columns = list(zip(*of_sentences, strict=True))
@@ -49,9 +50,10 @@ def measure(inputs: Inputs, settings: MarginalSettings) -> dict[str, Any]:
     return {"sentences": len(sentences.sources), "samples": settings.samples, "rows": rows}
 
 
-def _estimates(inputs: Inputs, settings: MarginalSettings, entries: list[dict[str, Any]]) -> list[list[list[Estimate]]]:
+def _estimates(
+    inputs: Inputs, settings: MarginalSettings, entries: list[dict[str, Any]], sentences: Sentences, steps: list[int]
+) -> list[list[list[Estimate]]]:
     """estimates[sentence][entry][step] of searches that refine the latents of one model."""
-    sentences, steps = inputs.sentences(settings.sentences), inspected_steps(settings.steps)
     translator = inputs.translator(entries[0]["system"])
     networks: Networks = translator.networks(entry_settings(entries[0], 0))
     traces = [
