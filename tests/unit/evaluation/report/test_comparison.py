@@ -237,24 +237,3 @@ def test_missing_results_end_in_one_sentence(command, missing, tmp_path):
         main([command, str(tmp_path / missing), "--output", str(tmp_path / "all.html")])
     assert missing in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "all.html").exists()
-
-
-def test_outputs_of_alignments_are_compared_with_their_repetitions():
-    refined = [
-        row("ctc", "nat", "delta", 1, bleu, removed, steps=1, means_repetitions=True)
-        for removed, bleu in (("none", 20.0), ("subwords", 19.0))
-    ]
-    greedy = [
-        row("ctc", "nat", "ctc-greedy", 1, bleu, removed, means_repetitions=True)
-        for removed, bleu in (("none", 18.0), ("subwords", 17.0))
-    ]
-    latent = [
-        row("lvm", "lvm", "delta", 1, bleu, removed, steps=1) for removed, bleu in (("none", 28.0), ("subwords", 29.0))
-    ]
-    experiments = [results("one", [*refined, *greedy, *latent])]
-
-    def bleu_of_rows(removed=None) -> list[float]:
-        return [float(text) for (text,) in cells(experiments, removed)[BLEU].values()]
-
-    assert bleu_of_rows() == [20.0, 18.0, 29.0] and bleu_of_rows("subwords") == [19.0, 17.0, 29.0]
-    assert "and nothing from outputs of systems that say what comes twice" in markdown(compare(experiments))

@@ -134,27 +134,6 @@ def test_undominated_points_are_those_that_no_other_beats(points):
     assert set(undominated) == expected and undominated == sorted(expected)
 
 
-def timed(decode, milliseconds):
-    return decode, reports.timed(*decode.key, milliseconds)
-
-
-def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
-    few = [timed(MANIFEST.decode("lvm", f"delta-{steps}"), steps) for steps in (1, 2, 4)]
-    assert figures_speed.rows_to_draw(few) == few[:1]
-    systems = {f"lvm{i}": reports.SYSTEMS["lvm-raw"] for i in range(7)}
-    engines = [{}] + [{"engine": f"onnxruntime-{kind}"} for kind in ("float32", "int8")]
-    decodes = {
-        (system, f"delta-{place}"): reports.stepped("delta", 1, **engine)
-        for system in systems
-        for place, engine in enumerate(engines)
-    }
-    many = [timed(decode, 5.0 - int(decode.name[-1])) for decode in reports.manifest(decodes, systems).decodes]
-    of_many = [decode for decode, _ in figures_speed.rows_to_draw(many)]
-    assert [(decode.system.name, decode.engine.key) for decode in of_many] == [
-        (f"lvm{i}", engine) for i in range(7) for engine in ("eager", "onnxruntime-int8")
-    ]
-
-
 def test_time_against_length_leaves_out_what_distinguishes_no_rows():
     """Long labels would leave no room for the curves."""
     long = reports.stepped("score", 8) | {"step_size": 0.5}

@@ -115,15 +115,6 @@ def test_the_facts_of_a_protocol_are_honest_about_disturbance():
     assert speed_page.blocks(reports.speed(), MANIFEST) == [Paragraph.of("No row could be timed.")]
 
 
-def test_the_facts_of_a_gpu_name_its_threads_and_unknown_shares_are_no_zeros():
-    row = reports.timed("lvm", "delta-1", 1.0)
-    on_gpu = facts(row, device="cuda", device_name="A GPU", threads=4)
-    assert on_gpu["machine"] == "A GPU, 4 CPU threads"
-    assert on_gpu["% of the time for subwords"] == "–"
-    row = reports.timed("lvm", "delta-1", 1.0, subword_share=0.125)
-    assert facts(row)["% of the time for subwords"] == "12"
-
-
 def test_costs_of_steps_and_their_ratios_are_tables():
     costs = [
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},

@@ -111,17 +111,6 @@ def test_columns_without_figures_are_left_out():
     assert cell(table[0].lines[0], PUBLISHED) == ("–", "")
 
 
-def test_energies_have_columns_where_they_were_measured():
-    measured = reports.row("teacher", "greedy", 40.0, energy_per_sentence=9.04, energy_per_token=0.812)
-    rows = [measured, reports.row("lvm", "prior-mean", 33.0, removed="subwords")]
-    table = reports.groups(rows, reports.manifest(), "subwords")
-    assert headings(table)[-2:] == ["energy, nats", "a token"]
-    (teacher,), (plain,) = (group.lines for group in table)
-    assert [cell(teacher, key)[0] for key in ("energy, nats", "a token")] == ["9.0", "0.81"]
-    assert [cell(plain, key)[0] for key in ("energy, nats", "a token")] == ["–", "–"]
-    assert "energy, nats" not in headings(table[1:])
-
-
 def test_what_removing_repetitions_is_worth():
     rows = [row("teacher", "beam-4", 41.0, beam=4)]
     for seed in (1, 2):
