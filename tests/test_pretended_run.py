@@ -72,7 +72,7 @@ def _check_graphs(plan: Plan, folder: Path) -> None:
         with pretended_cuda.pretended() as machine:
             bundle = folder / "results/pretended/bundles" / system / "seed-1"
             eager, fast = (Translator.load(bundle, "cuda", "float32", engine=engine) for engine in ("eager", "fast"))
-            settings = eager.settings(search)[0].model_copy(
+            settings = eager.request(search).settings.model_copy(
                 update={"stop_threshold": None} if search == "score" else {}
             )
             assert fast.translate(lines, settings) == eager.translate(lines, settings)

@@ -18,7 +18,7 @@ from workflow_src.evaluation.quality.details import read_details
 from workflow_src.records.atomic import read_chosen, read_json
 from workflow_src.registry import engines
 from workflow_src.serving.bundle import read_bundle
-from workflow_src.serving.recommended import translate_command
+from workflow_src.serving.options import translate_command
 
 PLAN = Plan(load_experiment("smoke"))
 TEN = 10

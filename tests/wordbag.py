@@ -204,7 +204,7 @@ from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.runtime.device import choose
 from workflow_src.serving.bundle import read_bundle
-from workflow_src.serving.models import load_models
+from workflow_src.serving.opened import load_models
 from workflow_src.spec import Export
 
 

@@ -32,13 +32,14 @@ def main() -> None:
     translator = Translator.load(arguments.bundle, arguments.device, threads=arguments.threads)
     lines = list(itertools.islice(read_lines(arguments.source), max(arguments.sentences, arguments.batched)))
     for search in arguments.searches or translator.searches:
-        rates_by_batch, (settings, _) = {}, translator.settings(search)
+        rates_by_batch = {}
         for batch, count in ((1, arguments.sentences), (arguments.batch, arguments.batched)):
-            translator.search(lines[:20], settings, batch=batch)
+            request = translator.request(search, batch=batch, return_scores=True)
+            translator.search(lines[:20], request)
             rates = []
             for _ in range(arguments.repeats):
                 began = time.perf_counter()
-                translator.search(lines[:count], settings, batch=batch)
+                translator.search(lines[:count], request)
                 translator.runtime.synchronise()
                 rates.append(min(count, len(lines)) / (time.perf_counter() - began))
             rates_by_batch[f"batch_{batch}"] = round(max(rates), 1)

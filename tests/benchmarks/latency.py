@@ -32,10 +32,8 @@ def rows_of(arguments: argparse.Namespace) -> dict[str, Callable[[str], str]]:
         translator = Translator.load(arguments.bundle, "cpu", threads=arguments.threads, engine=engine)
         for search, steps in ROWS:
             if search in translator.searches:
-                settings, _ = translator.settings(search, **({"steps": steps} if steps else {}))
-                rows[f"{engine} {search} {steps}"] = lambda line, t=translator, s=settings: t.translate(
-                    [line], s, batch=1
-                )[0]
+                request = translator.request(search, batch=1, **({"steps": steps} if steps else {}))
+                rows[f"{engine} {search} {steps}"] = lambda line, t=translator, r=request: t.translate([line], r)[0]
     if arguments.ctranslate2:
         rows |= _autoregressive(arguments.ctranslate2, translator, arguments.threads)
     return rows

@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     translator = Translator.load(arguments.bundle, "cpu")
-    settings, _ = translator.settings("ctc-beam")
+    settings = translator.request("ctc-beam").settings
     model = translator.models["nat"]
     try_out()
     language_model = translator.models["ngram"].scorer

@@ -375,8 +375,8 @@ def test_symbols_have_ids_after_the_subwords_and_no_text(bundle, tiny):
     with pytest.raises(KeyError):
         symbols["nothing"]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
-    settings, _ = translator.settings()
-    hypotheses = translator.search(lines, settings)
+    settings = translator.request().settings
+    hypotheses = translator.search(lines, translator.request(settings, return_scores=True))
     assert all(row[0] == size and row[-1] == size + 1 for row in hypotheses.tokens)
     assert all(score < 0 for score in hypotheses.scores)
     words = [[word for word in row if word < size] for row in hypotheses.tokens]

@@ -177,13 +177,14 @@ def test_the_search_is_delta_where_it_has_no_momentum(momentum, tiny):
     translator = Translator.load(momentum[1], device="cpu", threads=1)
     lines = [line for pair in tiny.pairs[:6] for line in (pair[0], f"{pair[0]} {pair[0]}")]
     for steps in (0, 1, 3):
-        assert translator.trace(lines, "momentum", steps=steps, momentum=0.0) == translator.trace(
-            lines, "delta", steps=steps
-        )
-    settings, _ = translator.settings("momentum", steps=4, momentum=0.9)
-    together, alone = (translator.search(lines, settings, batch=size) for size in (12, 1))
+        without = translator.request("momentum", steps=steps, momentum=0.0)
+        assert translator.trace(lines, without) == translator.trace(lines, translator.request("delta", steps=steps))
+    options = {"search": "momentum", "steps": 4, "return_scores": True}
+    together, alone = (
+        translator.search(lines, translator.request(**options, momentum=0.9, batch=size)) for size in (12, 1)
+    )
     assert together.tokens == alone.tokens and together.steps == [4] * 12
-    without, _ = translator.settings("momentum", steps=4, momentum=0.0)
+    without = translator.request(**options, momentum=0.0)
     # The first step has none to keep; later ones do.
     assert translator.search(lines, without).scores != pytest.approx(together.scores, rel=1e-6)
 
@@ -194,7 +195,7 @@ def test_bundles_that_experiments_share_have_no_plug_in_of_one_of_them(
     """A bundle that another experiment exported serves the search, and one exported here needs no plug-in elsewhere."""
     lines = [source for source, _ in tiny.pairs[:3]]
     exported_without = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1)
-    assert exported_without.trace(lines, "momentum", steps=1, momentum=0.5)
+    assert exported_without.trace(lines, exported_without.request("momentum", steps=1, momentum=0.5))
     finished = {}
     for search in ("delta", "momentum"):
         (tmp_path / "dev.json").write_text(json.dumps({"kept": {"bleu": 1.0}}))
@@ -205,7 +206,7 @@ def test_bundles_that_experiments_share_have_no_plug_in_of_one_of_them(
         finished[search] = tmp_path / search
         run_stage("finish_bundle", [*words, "--output-folder", str(finished[search])])
     with_plugin = Translator.load(finished["momentum"], device="cpu", threads=1)
-    assert with_plugin.settings()[0] == with_plugin.settings("momentum", steps=1)[0]
+    assert with_plugin.request().settings == with_plugin.request("momentum", steps=1).settings
     registry.use([])
     for bundle in (momentum[1], finished["delta"]):
         assert Translator.load(bundle, device="cpu", threads=1).translate(lines)

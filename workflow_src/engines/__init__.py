@@ -71,7 +71,7 @@ CTRANSLATE2 = Engine(
     packages=("ctranslate2",),
     exports="ctranslate2",
     export="workflow_src.engines.ctranslate2_spec:export",
-    distil="workflow_src.engines.ctranslate2_distil:open_distilling",
+    distil="workflow_src.engines.ctranslate2:open_distilling",
     look=Look(marker="p"),
 )
 ONNXRUNTIME = Engine(

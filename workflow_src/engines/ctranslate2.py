@@ -8,17 +8,18 @@ alone. Only hypotheses that a limit cuts can differ from ours: we let every hypo
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.engines.ctranslate2_spec import library
-from workflow_src.engines.session import Request, Session
+from workflow_src.engines.ctranslate2_spec import library, write_model
+from workflow_src.engines.session import Request, Session, System
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import forks
 from workflow_src.runtime.device import check_device
-from workflow_src.types import EOS, Hypotheses, Ranked
+from workflow_src.types import EOS, Hypotheses, Ranked, max_positions
 
 COMPUTE_TYPES = ("float32", "int8", "float16")
 
@@ -198,3 +199,18 @@ class CTranslate2Session(Session):
 
 def _scores(result: Any) -> list[float]:
     return result.scores or [0.0] * len(result.hypotheses)
+
+
+def open_distilling(system: System) -> CTranslate2Session:
+    """A session in float32 of the one network of a system, for much text. No folder of it is kept.
+
+    Where the length limit cuts a hypothesis (`Hypotheses.cut`), the library stops and our own search goes on: the two
+    may differ there.
+    """
+    (network,) = system.networks.values()
+    assert system.subwords is not None, "systems of bundles have subwords"
+    names = system.subwords.names()
+    # The library holds the model in memory once it is loaded; the folder is only how it gets there.
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(network, names, folder)
+        return CTranslate2Session(folder, names, max_positions(network), device=system.device, threads=system.threads)

@@ -16,10 +16,10 @@ class EagerSession(Session):
 
     def __init__(self, device: str | torch.device):
         super().__init__()
-        self._device = torch.device(device)
+        self.device = str(device)
 
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
-        source = pad(sources, eos=True).to(self._device, non_blocking=True)
+        source = pad(sources, eos=True).to(self.device, non_blocking=True)
         return self.opened(request).translate(source, trace=request.trace)
 
 

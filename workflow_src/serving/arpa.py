@@ -12,7 +12,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.runtime import console
 from workflow_src.runtime.device import choose
 from workflow_src.serving.bundle import read_bundle, read_subwords
-from workflow_src.serving.models import load_models
+from workflow_src.serving.opened import load_models
 from workflow_src.spec import LANGUAGE_MODEL
 
 

@@ -210,6 +210,20 @@ def defaults(description: Description, search: Search, turned_off: Iterable[str]
     return settings
 
 
+def choice_words(description: Description) -> str:
+    """The default search of a bundle and how it was chosen: `ctc-beam, the best of 3 rows on dev (…)`."""
+    search, choice = description.defaults["search"], description.default_from
+    if choice is None:
+        return f"{search}, the first of the system's searches; bundles of an experiment have the one that dev chose"
+    if choice.row is None:
+        why = f"{search}, the first of the system's searches, because {choice.experiment} measures none of them on dev"
+    else:
+        best = "the only row" if choice.rows == 1 else f"the best of {choice.rows} rows"
+        engine = "" if choice.engine == registry.default_engine().name else f" in {choice.engine}"
+        why = f"{search}, {best} on dev ({choice.row}{engine}, BLEU {choice.dev_bleu:.2f})"
+    return why + ("; with the experiment's search_defaults" if choice.settings else "")
+
+
 def searches(families: list[Family]) -> list[str]:
     """Names of the searches of a system: those of its base, then its own."""
     return list(dict.fromkeys(name for family in reversed(families) for name in registry.searches_of(family)))

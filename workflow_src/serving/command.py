@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import io
 import logging
@@ -11,6 +13,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
 from workflow_src import registry
 from workflow_src.data.lines import count_lines, read_lines_and_pauses
 from workflow_src.data.placeholders import outcome_words
@@ -19,11 +24,9 @@ from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
-from workflow_src.serving.arguments import check_batch
 from workflow_src.serving.files import inputs_and_outputs
 from workflow_src.serving.interactive import answer, typed_lines
 from workflow_src.serving.options import INTERACTIVE_BEST, Options, option, parse
-from workflow_src.serving.progress import shown_progress
 from workflow_src.serving.translations import json_line, text_lines
 from workflow_src.serving.translator import Translator
 
@@ -34,6 +37,8 @@ EXPORT_PAYS = 10_000
 LONG = 200
 # Lost characters that a warning shows.
 SHOWN = 10
+# Seconds of which the progress bar shows the mean speed: batches of long sentences take longer than others.
+SPEED_OVER = 600
 
 
 def _chunks(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
@@ -57,7 +62,9 @@ def _chunks(lines: Iterable[str | None], size: int) -> Iterator[list[str]]:
 def _fields(options: Options, translator: Translator) -> dict[str, Any]:
     """Settings of the search, bundles as translators. Raises InputError for a setting that the search does not take."""
     fields = dict(options.settings)
-    search = registry.search_of(translator.settings(options.search)[0])
+    search = registry.searches().get(options.search or translator.description.defaults.get("search", ""))
+    if search is None:
+        return {}
     for name in fields:
         if name not in search.settings.model_fields:
             owners = ", ".join(
@@ -80,8 +87,6 @@ class _Command:
         self.options = options
         # Lines that are translated, of all files.
         self.done = 0
-        # Without an engine by name, an export waits until it pays.
-        self._prepares_after = EXPORT_PAYS if options.engine == AUTO else 0
         self._prepared = False
         # Outcomes of placeholders.
         self.placeholders: Counter[str] = Counter()
@@ -93,26 +98,26 @@ class _Command:
     def opened(self) -> tuple[Translator, Request]:
         """The translator, and the request. Wrong settings are refused even when there is nothing to translate."""
         options = self.options
-        check_batch(options.batch)
         translator = Translator.load(options.bundle, options.device, options.precision, options.threads, options.engine)
-        settings, systems = translator.settings(options.search, **_fields(options, translator))
-        n_best = options.n_best
-        if options.interactive and n_best is None:
-            n_best = min(INTERACTIVE_BEST, registry.search_of(settings).width(settings))
-        if note := translator.why_eager(settings):
-            log.warning("warning: %s", note)
         as_json = options.output_format == "jsonl"
         request = translator.request(
-            settings,
-            systems,
+            options.search,
             batch=options.batch,
-            n_best=n_best,
+            n_best=options.n_best,
             return_scores=options.scores or as_json,
-            return_origins=as_json and translator.knows_origins(settings),
             split=options.split,
             normalised=options.normalised,
             remove_repetitions=options.remove_repetitions,
+            **_fields(options, translator),
         )
+        if options.interactive and options.n_best is None:
+            width = registry.search_of(request.settings).width(request.settings)
+            request = dataclasses.replace(request, n_best=min(INTERACTIVE_BEST, width))
+        if as_json:
+            origins = translator.knows_origins(request.settings)
+            request = dataclasses.replace(request, return_origins=origins)
+        if note := translator.why_eager(request.settings):
+            log.warning("warning: %s", note)
         translator.translations([], request)
         return translator, request
 
@@ -125,7 +130,8 @@ class _Command:
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines_and_pauses(path, own=True), 64 * options.batch):
-            if self.done >= self._prepares_after and not self._prepared:
+            # Of an engine by name, calls export what they need.
+            if self.done >= EXPORT_PAYS and options.engine == AUTO and not self._prepared:
                 translator.prepare(request)
                 self._prepared = True
 
@@ -163,11 +169,29 @@ class _Command:
             log.warning("warning: %s", outcome_words(self.placeholders))
 
 
+@contextlib.contextmanager
+def shown_progress(count: Callable[[], int | None], to_terminal: bool) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error, where that is a terminal: lines done, their total, and the time left.
+
+    `count` returns the total, or None. The context's value is a function of the number of lines done. Nothing is shown
+    where translations go to a terminal (`to_terminal`): the bar would be between them.
+    """
+    if to_terminal or sys.stderr is None or not sys.stderr.isatty():
+        yield lambda _done: None
+        return
+    columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, speed_estimate_period=SPEED_OVER) as progress:
+        task = progress.add_task("", total=count())
+        yield lambda done: progress.update(task, completed=done)
+
+
 def converse(options: Options) -> None:
     """Translate line after line of standard input, each with its alternatives. An error of a line does not end it."""
     translator, request = _Command(options).opened
     if options.engine != AUTO:
-        translator.prepare(request)
+        # Most lines that are typed have one sentence.
+        translator.prepare(dataclasses.replace(request, batch=1))
     output = console.standard_output()
     for line in typed_lines():
         try:

@@ -1,22 +1,36 @@
-"""An opened bundle: its networks by role, and the settings of its searches with its defaults."""
+"""Opening a bundle; its networks by role, and the settings of its searches with its defaults."""
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from workflow_src import registry
 from workflow_src.config.experiment import Removal, removal
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ConfigError, InputError
+from workflow_src.engines.choose import open_session
+from workflow_src.engines.session import Session, System
+from workflow_src.errors import ArtifactError, ConfigError, InputError
+from workflow_src.families.build import build
+from workflow_src.nn.layers import narrow_stacks
+from workflow_src.nn.models import AutoregressiveModel
+from workflow_src.nn.weights import set_weights
+from workflow_src.records.atomic import load_tensors
+from workflow_src.records.checked import checked
+from workflow_src.runtime import device_memory
 from workflow_src.runtime.bounded import Bounded
+from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving import bundle
-from workflow_src.serving.bundle import Description
-from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Role, Search, SearchSettings, parse, phrase
+from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
+from workflow_src.serving.text import normalisers
+from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Role, Search, SearchSettings, Sizes, parse, phrase
 from workflow_src.types import max_positions
 
 # Settings of searches whose look-ups are cached, for calls with one sentence.
@@ -43,6 +57,13 @@ class OpenBundle:
     @functools.cached_property
     def longest_source(self) -> int:
         """Subwords of the longest source that the system reads, without its end symbol."""
+        if self.family.imported:
+            imported: Any = self.models[self.name]
+            return imported.longest_source
+        if not self.models:
+            # The library of an engine's folder has the network.
+            settings: Any = self.family.model.model_validate(self.description.models[self.name].model)
+            return settings.max_positions - 1
         return min(max_positions(self.models[name]) for name, _ in self.own) - 1
 
     @functools.cached_property
@@ -50,6 +71,15 @@ class OpenBundle:
         """Subwords of the longest source that the system was trained on; None where that is not known."""
         lengths = [self.description.models[name].longest_source for name, _ in self.own]
         return min((length for length in lengths if length is not None), default=None)
+
+    def sizes(self, longest: int, sentences: int) -> Sizes:
+        """What the memory of a search depends on, for a batch of `sentences` whose longest source has so many
+        subwords."""
+        name, family = self.own[0]
+        per_subword = family.positions(self.models[name].config) if family.positions and name in self.models else 1
+        positions = min(math.ceil((longest + 1) * per_subword), self.longest_source + 1)
+        width = self.description.models[name].model["dim"]
+        return Sizes(self.subwords.target_size, longest + 1, width, sentences, positions)
 
     def removal(self, settings: SearchSettings) -> Removal:
         """The removal of repetitions for a search: by the traits of the network that outputs its words."""
@@ -167,3 +197,64 @@ class OpenBundle:
             elif value is not None and value not in stepping:
                 raise ConfigError(name, value, allowed=stepping)
         return settings
+
+
+def load_models(folder: Path, description: Description, runtime: Runtime) -> dict[str, nn.Module]:
+    """The models of a bundle by name, on their device and ready to translate.
+
+    Raises ArtifactError when weights are missing, damaged or of another model.
+    """
+    bundle.check_weights(folder, description)
+    models = {}
+    for name, network in description.models.items():
+        path = folder / network.weights
+        weights = load_tensors(path)
+        # First without memory for weights, whose number the settings say.
+        for device in ("meta", "cpu"):
+            try:
+                with torch.device(device):
+                    model = build(network.family, network.model, network.sizes.model_dump(exclude_unset=True))
+            except (RuntimeError, MemoryError, OverflowError) as failure:
+                problem = f"models.{name} cannot be built ({' '.join(str(failure).split())[:200]})"
+                raise ArtifactError(f"{folder / DESCRIPTION}:", problem, AGAIN) from None
+            set_weights(model, weights, path)
+            needed = sum(buffer.nbytes for buffer in model.buffers())
+            if needed > device_memory.available(torch.device("cpu")):
+                problem = f"models.{name} needs {needed / 1e9:,.1f} GB beside its weights"
+                raise ArtifactError(f"{folder / DESCRIPTION}:", problem, AGAIN)
+        models[name] = _placed(model, runtime).eval()
+    return models
+
+
+def _placed(model: nn.Module, runtime: Runtime) -> nn.Module:
+    """The model on its device, in its precision."""
+    if runtime.dtype == torch.float32:
+        return model.to(runtime.device)
+    if isinstance(model, AutoregressiveModel):
+        # Its decoding step keeps everything in one type.
+        return model.to(runtime.device, runtime.dtype)
+    return narrow_stacks(model.to(runtime.device), runtime.dtype)
+
+
+def open_engine_folder(
+    folder: Path, description: Description, device: str, precision: str, threads: int | None
+) -> tuple[Subwords, Session]:
+    """The subwords of a folder of an engine with files of its own, and its session.
+
+    Raises ArtifactError when the model is missing or another one, InputError when the library is not installed or
+    cannot compute in this precision here.
+    """
+    assert description.engine is not None, "the description names the engine of the folder"
+    name, *further_networks = description.models
+    if further_networks:
+        raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
+    network = description.models[name]
+    kind = registry.families()[network.family].model
+    settings: Any = checked(kind, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
+    bundle.check_weights(folder, description)
+    threads = threads or cores()
+    set_threads(threads)
+    subwords = bundle.read_subwords(folder, description)
+    source, target = normalisers(description, subwords)
+    system = System(device, precision, threads, {}, folder, settings, subwords, source, target)
+    return subwords, open_session(registry.engines()[description.engine], system)

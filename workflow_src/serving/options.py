@@ -1,19 +1,21 @@
-"""The options of `continuum translate`. No PyTorch here, so that the help comes at once."""
+"""The options of `continuum translate`, and its command for a decode. No PyTorch here, so that help comes at once."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from workflow_src import registry
 from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.resolved import Decode
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import console
 from workflow_src.serving import bundle
-from workflow_src.serving.choice import choice_words
+from workflow_src.serving.folders import placement
 from workflow_src.spec import Search
 
 # Hypotheses of a line that the interactive command shows.
@@ -98,7 +100,7 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
     defaults = bundle.defaults(description, search) if description and search else {}
     default = "the bundle's, which is the best on dev: --bundle FOLDER --help shows it"
     if description and description.searches:
-        default = choice_words(description)
+        default = bundle.choice_words(description)
     configured = description.remove_repetitions if description else None
     removal, exempt = (
         configured or "subwords",
@@ -209,3 +211,47 @@ def _add_setting(group: Any, name: str, search: Search | None, defaults: Mapping
         group.add_argument(option(name), action=argparse.BooleanOptionalAction, default=None, help=help_text)
     else:
         group.add_argument(option(name), default=None, metavar=name.upper(), help=help_text)
+
+
+def translate_command(
+    folder: str,
+    description: bundle.Description,
+    decode: Decode,
+    systems: Mapping[str, str],
+    device: str = "auto",
+    precision: str = "auto",
+) -> str:
+    """The command as a line for a shell, without its input.
+
+    `folder` and `description` are those of the bundle, `decode` has the values chosen on dev, and `systems` the folders
+    of other systems by role. Options that are defaults of the bundle are left out.
+    """
+    values, search = decode.values, registry.searches()[decode.search]
+    defaults = bundle.defaults(description, search)
+    words = ["--search", search.name] if search.name != description.defaults.get("search") else []
+    kind = type(values)
+    roles = kind.roles()
+    for name, role in roles.items():
+        system = getattr(values, name)
+        if system != defaults.get(name):
+            words += [option(name), systems[role] if system else "none"]
+    defaults = bundle.defaults(description, search, [name for name in roles if getattr(values, name) is None])
+    for name in kind.model_fields:
+        value, default = getattr(values, name), defaults.get(name, kind.default(name))
+        if name not in roles and value != default:
+            words += option_words(name, value)
+    if description.plugins:
+        words += ["--plugins", *(plugin.module for plugin in description.plugins)]
+    device, precision, engine = placement(decode.engine, decode.compute_type, device, precision)
+    # CPUs compute in float32 by default.
+    precision = "auto" if (device, precision) == ("cpu", "float32") else precision
+    places = {"--device": device, "--precision": precision, "--engine": engine}
+    words += [word for name, value in places.items() if value != "auto" for word in (name, value)]
+    return shlex.join(["continuum", "translate", "--bundle", folder, *words])
+
+
+def option_words(name: str, value: Any) -> list[str]:
+    """The words of `continuum translate` that give a setting of a search this value."""
+    if isinstance(value, bool):
+        return [option(name if value else f"no_{name}")]
+    return [option(name), "none" if value is None else str(value)]

@@ -57,7 +57,10 @@ def run(inputs: Inputs) -> str:
         raise missing_folder(system)
     translators = open_eager_translators(inputs.bundles, systems, inputs.machine)
     # The corpus is normalised already; normalising twice is not always the same as once.
-    traces = [translators[entry.system].trace(sources, entry.values, normalised=True) for entry in followed]
+    traces = []
+    for entry in followed:
+        translator = translators[entry.system]
+        traces.append(translator.trace(sources, translator.request(entry.values, normalised=True)))
 
     def translated(entry: Decode, places: Sequence[int]) -> dict[int, str]:
         """Translations of the sentences of some places by place."""

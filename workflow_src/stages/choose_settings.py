@@ -67,7 +67,7 @@ def run(inputs: Inputs) -> str:
     def measure(values: dict[str, Any]) -> dict[str, float]:
         search = decode.with_values(values).values
         hypotheses = translator.search(
-            sources, search, systems=systems, batch=inputs.batch, normalised=True, return_scores=False
+            sources, translator.request(search, systems, batch=inputs.batch, normalised=True)
         )
         texts = translator.text(hypotheses.tokens, settings.remove_repetitions, sources)
         figures = {}

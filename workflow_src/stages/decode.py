@@ -69,9 +69,8 @@ def translate(inputs: Inputs, translator: Translator, lines: list[str], first_li
     decode = inputs.settings.with_values(read_chosen(inputs.chosen) if inputs.chosen else {})
     systems = open_role_translators(inputs.systems, inputs.machine, decode.engine, decode.compute_type)
     began = time.perf_counter()
-    hypotheses = translator.search(
-        lines, decode.values, systems=systems, batch=inputs.batch, normalised=True, first_line=first_line
-    )
+    request = translator.request(decode.values, systems, batch=inputs.batch, return_scores=True, normalised=True)
+    hypotheses = translator.search(lines, request, first_line=first_line)
     texts = translator.text(hypotheses.tokens, sources=lines)
     log.info("%d sentences, %.0f a second", len(lines), len(lines) / (time.perf_counter() - began))
     without_repetitions = translator.text(hypotheses.tokens, "subwords", lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,7 @@ from workflow_src.records.atomic import link_file, read_chosen, read_json, sha25
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import members, searches
 from workflow_src.serving import bundle
-from workflow_src.serving.bundle import DESCRIPTION, Description, read_bundle, remove_bundle
-from workflow_src.serving.choice import choice_words, default_fields
+from workflow_src.serving.bundle import DESCRIPTION, Description, choice_words, read_bundle, remove_bundle
 from workflow_src.spec import BASE, MODEL, Frozen, SearchSettings
 
 
@@ -140,6 +140,22 @@ def run(inputs: Inputs) -> str:
     write_json(folder / DESCRIPTION, content | {"provenance": record})
     finished = read_bundle(folder)
     return f"{finished.system} is in {folder}" + (f": {choice_words(finished)}" if finished.searches else "")
+
+
+def default_fields(settings: SearchSettings, carried: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a search that differ from the defaults of a bundle that carries systems.
+
+    `carried` are names of carried systems by the setting that names one. The setting is None where the search works
+    without that system.
+    """
+    kind = type(settings)
+    defaults = {name: carried.get(name) if name in carried else _default(kind, name) for name in kind.model_fields}
+    return {name: value for name, value in settings.model_dump(mode="json").items() if value != defaults[name]}
+
+
+def _default(kind: type[SearchSettings], name: str) -> Any:
+    """The default of a setting; None for a required one."""
+    return None if kind.option(name).required else kind.default(name)
 
 
 if __name__ == "__main__":

@@ -66,9 +66,9 @@ def run(inputs: Inputs) -> str:
         "engine": family.engine,
     }
     # A model that cannot be opened is better refused now than when it translates. int8 takes the least room.
-    from workflow_src.serving.translator import Translator
+    from workflow_src.serving.opened import open_engine_folder
 
-    Translator.open(folder, Description.model_validate(content), "cpu", "int8", 1)
+    open_engine_folder(folder, Description.model_validate(content), "cpu", "int8", 1)
     record = provenance(recorded(settings) | {"normalisation": normalisation}, sources, files)
     write_json(folder / DESCRIPTION, content | {"provenance": record})
     return f"{settings.name} is in {folder}"

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import inat, lively, lvm, nat, refiner, searched, transformer, translate
+from miniatures import inat, lively, lvm, nat, searched, transformer, translate
 from refusals import fields_of
 from sessions import request, translated
 
@@ -19,7 +19,7 @@ from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import graph_key
 from workflow_src.engines.choose import int8_is_safe
-from workflow_src.engines.exported import code_digest, delete_old
+from workflow_src.engines.graph_folder import code_digest, delete_old
 from workflow_src.errors import ConfigError
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS
@@ -216,11 +216,8 @@ def test_other_weights_settings_and_precision_have_graphs_of_their_own(model, fo
 @pytest.mark.parametrize(
     ("name", "matters"),
     [
-        ("nn/layers.py", True),
         ("families/lvm/model.py", True),
         ("engines/onnx_narrow.py", True),
-        ("types.py", True),
-        ("cli/plan.py", False),
         ("serving/command.py", False),
     ],
 )
@@ -315,26 +312,6 @@ def test_outputs_end_at_the_models_positions_and_special_symbols_are_no_words(tm
     assert min(min(row) for row in hypotheses.tokens) > 2
 
 
-@pytest.mark.graphs
-@pytest.mark.parametrize(("search", "steps"), [("delta", 1), ("score", 2)])
-def test_latent_searches_can_be_exported_too(search, steps, tmp_path):
-    fields = {"decoder_skip": True, "norm": "post"} if search == "delta" else {"end_symbol": True}
-    network = lvm(length_pooling="attention", layers=1, encoder_layers=1, **fields)
-    pair = network, refiner("score", layers=1, positions=False)
-    models = dict(zip(("lvm", "score"), (network_part.float() for network_part in pair), strict=True))
-    size = {} if search == "delta" else {"step_size": 0.5}
-    settings = registry.searches()[search].settings(steps=steps, length_quantile=0.6, lengthening=0.1, **size)
-    engine, sources = graphs(models, tmp_path), sentences(20, 13)
-    expected = translate(
-        pair[0], pad(sources, eos=True), search, steps, 0.5, pair[1], length_quantile=0.6, lengthening=0.1
-    )
-    batched = translated(engine, sources, settings, True)
-    assert batched.tokens == expected.tokens and batched.steps == expected.steps
-    assert batched.scores == pytest.approx(expected.scores, abs=1e-5)
-    # Graphs of single sentences have no padding.
-    assert [translated(engine, [source], settings, True).tokens[0] for source in sources[:8]] == expected.tokens[:8]
-
-
 @pytest.fixture(scope="module")
 def one_pass():
     """A one-pass model, a rescorer, and settings of a beam that it ranks."""
@@ -420,18 +397,6 @@ def test_ranking_in_8_bits_changes_no_translation_by_its_batch(one_pass, tmp_pat
     singles = [ranked(engine, one_pass, [source]) for source in sources]
     assert batched.tokens == [single.tokens[0] for single in singles]
     assert batched.scores == [single.scores[0] for single in singles]
-
-
-def test_what_has_no_program_is_not_served():
-    serves = registry.engines()["onnxruntime"].serves
-    family, searches = registry.families()["lvm"], registry.searches()
-
-    def reason(name: str, **fields):
-        return serves(family, searches[name], searches[name].settings(**fields))
-
-    assert reason("delta") is None
-    assert "latent-search has none" in reason("latent-search")
-    assert "with stop_threshold" in reason("delta", stop_threshold=0.1)
 
 
 def failing(failure):

@@ -15,7 +15,7 @@ from threads import in_threads
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.settings import DRAFTER
-from workflow_src.engines.exported_blocks import ExportedDecoder
+from workflow_src.engines.exported import ExportedDecoder
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
 

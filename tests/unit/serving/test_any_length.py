@@ -15,7 +15,7 @@ from refusals import fields_of
 from stage_server import python_module
 
 from workflow_src.errors import ConfigError
-from workflow_src.registry import search_of, searches
+from workflow_src.registry import searches
 from workflow_src.serving import command
 from workflow_src.serving.sentences import Part, cut
 from workflow_src.serving.translations import Translation
@@ -98,7 +98,7 @@ def test_the_first_of_several_is_the_translation(translators, family, settings):
     lines = [*SENTENCES, "", LINE]
     plain = translator.translate(lines, **settings)
     scored = translator.translate(lines, **settings, return_scores=True)
-    width = searches()[settings["search"]].width(translator.settings(**settings)[0])
+    width = searches()[settings["search"]].width(translator.request(**settings).settings)
     for count in (1, 3, width):
         translations = translator.translate(lines, **settings, n_best=count)
         assert all(isinstance(line, Translation) for line in translations)
@@ -118,7 +118,7 @@ def test_the_first_of_several_is_the_translation(translators, family, settings):
 
 def test_hypotheses_are_those_that_the_search_holds(translators):
     translator = translators["transformer"]
-    settings, _ = translator.settings("beam", beam=3)
+    settings = translator.request("beam", beam=3).settings
     request = translator.request(settings, n_best=3)
     ranked = translator.search_ids(translator.subwords.encode_source(SENTENCES), request).ranked()
     for pairs, line in zip(ranked, translator.translate(SENTENCES, settings, n_best=3), strict=True):
@@ -241,14 +241,6 @@ def test_the_files_of_a_folder_are_translated_each_as_a_whole(bundles, translato
     assert [str(path.relative_to(out)) for path in out.rglob("*")] == ["a.txt"]
 
 
-def test_chunks_end_with_many_lines_or_much_text():
-    lines = ["a" * length for length in (10, 100, 500, 1, 1, 1, 1)]
-    assert [len(chunk) for chunk in command._chunks(lines, 3)] == [3, 3, 1]
-    assert [len(chunk) for chunk in command._chunks(lines, 1)] == [1] * 7
-    assert [len(chunk) for chunk in command._chunks(["a" * 900] * 4, 8)] == [2, 2]
-    assert list(command._chunks([None, "a", "b", None, None, "c"], 8)) == [["a", "b"], ["c"]]
-
-
 def test_a_program_gets_the_answer_to_a_line_before_it_writes_the_next(bundles, translators):
     words = ["--bundle", str(bundles["transformer"]), "--device", "cpu", "--engine", "eager"]
     process = subprocess.Popen(
@@ -292,14 +284,3 @@ def test_progress_is_shown_on_a_terminal_alone(bundles, text, tmp_path, monkeypa
     text.write_text(f"{SENTENCES[1]}\n".replace("E", "e"))
     run(bundles["lvm"], "--input", text, "--output", tmp_path / "out.txt")
     assert capfd.readouterr() == ("", "")
-
-
-def test_every_search_that_holds_several_says_how_many(translators):
-    """Declarations decide which searches hold several hypotheses, not a list of names."""
-    holding_several = {name for name, search in searches().items() if search.several}
-    assert {"beam", "ctc-beam", "npd", "latent-search"} <= holding_several and not holding_several & {
-        "greedy",
-        "ctc-greedy",
-        "delta",
-    }
-    assert search_of(translators["transformer"].settings("beam", beam=7)[0]).several

@@ -50,9 +50,6 @@ class Repeating(Translator):
 
     longest_source = 399
 
-    def networks(self, *_):
-        return {}
-
     def search_ids(self, sources, *_):
         return Hypotheses([list(source) for source in sources], [0.0] * len(sources), [0] * len(sources))
 

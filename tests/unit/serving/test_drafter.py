@@ -71,7 +71,8 @@ def test_graphs_of_a_bundle_check_drafts_of_its_drafter(bundles, engine, tmp_pat
         assert carrying.translate(LINES, search="verified") == drafted
     else:
         # Graphs of batches are not there yet.
-        assert automatic.prepare("verified") and automatic.translate(LINES, search="verified") == drafted
+        assert automatic.prepare(automatic.request("verified", batch=1))
+        assert automatic.translate(LINES, search="verified") == drafted
     outside = Translator.load(bundles.plain, "cpu", threads=1, engine=engine)
     assert outside.translate(LINES, search="verified", drafter=load(bundles.drafter), batch=1) == drafted
 
@@ -87,9 +88,9 @@ def test_a_rank_without_tolerance_is_a_mistake_unless_dev_chose_it(bundles, run_
     run_stage("finish_bundle", words)
     finished = load(tmp_path)
     assert finished.translate(LINES, search="verified") == carrying.translate(LINES, search="greedy")
-    assert finished.settings("verified", tolerance=1.0)[0].top == 2
+    assert finished.request("verified", tolerance=1.0).settings.top == 2
     with pytest.raises(ConfigError):
-        finished.settings("verified", top=3)
+        finished.request("verified", top=3)
 
 
 def test_more_drafts_than_subwords_are_refused(bundles):
@@ -103,11 +104,10 @@ def test_more_drafts_than_subwords_are_refused(bundles):
 
 def test_passes_are_counted_sentence_by_sentence(bundles):
     carrying = load(bundles.carrying)
-    settings, systems = carrying.settings("verified", tolerance=1e6, top=UNK)
-    hypotheses = carrying.search(LINES, settings, systems)
-    greedy = carrying.search(LINES, carrying.settings("greedy")[0])
+    hypotheses = carrying.search(LINES, carrying.request("verified", tolerance=1e6, top=UNK))
+    greedy = carrying.search(LINES, carrying.request("greedy", return_scores=True))
     assert [0 < passes for passes in hypotheses.steps] == [True, True, True, False]
-    exact = carrying.search(LINES, carrying.settings("verified")[0]).steps
+    exact = carrying.search(LINES, carrying.request("verified", return_scores=True)).steps
     assert all(passes <= len(words) + 1 for passes, words in zip(exact, greedy.tokens, strict=True))
 
 

@@ -29,23 +29,8 @@ def check(bundle, search, settings, folder):
     source, written = folder / "lines.de", folder / "lines.en"
     source.write_text("".join(f"{line}\n" for line in LINES))
     words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    command.main(
-        [
-            "--bundle",
-            str(bundle),
-            "--search",
-            search,
-            *words,
-            "--engine",
-            "eager",
-            "--device",
-            "cpu",
-            "--input",
-            str(source),
-            "--output",
-            str(written),
-        ]
-    )
+    words += ["--engine", "eager", "--device", "cpu", "--input", str(source), "--output", str(written)]
+    command.main(["--bundle", str(bundle), "--search", search, *words])
     assert written.read_text().splitlines() == outputs
 
 

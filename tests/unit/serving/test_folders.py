@@ -42,7 +42,7 @@ def test_onnx_runtime_computes_on_the_cpu_also_beside_a_gpu(tiny_bundles, comput
     settings = {"engine": "onnxruntime", "compute_type": compute_type}
     translator, how = opened(tiny_bundles["lvm"], "auto", settings)
     assert how == ("cpu", "float32", mode)
-    assert isinstance(translator._session, ExportedGraphs)
+    assert isinstance(translator._selected.session, ExportedGraphs)
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda", "cuda:0"])
@@ -69,8 +69,8 @@ def test_graphs_are_computed_on_a_gpu_in_the_type_of_the_decode(tiny_bundles, li
     settings = {"engine": "cuda_graphs", "compute_type": compute_type}
     with pretended() as machine:
         translator, how = opened(tiny_bundles["lvm"], "auto", settings)
-        assert how == ("cuda", compute_type, "fast") and isinstance(translator._session, CapturedSearches)
-        hypotheses = translator.search(lines, translator.settings("delta", steps=1)[0], normalised=True)
+        assert how == ("cuda", compute_type, "fast") and isinstance(translator._selected.session, CapturedSearches)
+        hypotheses = translator.search(lines, translator.request("delta", steps=1, normalised=True, return_scores=True))
         assert machine.counts["graph launches"] and len(set(hypotheses.scores)) > 1
         with pytest.raises(ConfigError) as refused:
             opened(tiny_bundles["lvm"], "cpu", settings)

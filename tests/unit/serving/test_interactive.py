@@ -51,7 +51,7 @@ def test_refined_systems_show_every_step_of_each_sentence(typed, tiny_bundles):
     bundle = tiny_bundles["score"]
     rows, _ = typed(bundle, f"{LINE}. Ein Mann bleibt.\n".encode(), "--search", "score", "--steps", "2")
     translator = Translator.load(bundle, device="cpu", engine="eager")
-    traces = translator.trace([f"{LINE}.", "Ein Mann bleibt."], "score", steps=2)
+    traces = translator.trace([f"{LINE}.", "Ein Mann bleibt."], translator.request("score", steps=2))
     assert shown(rows[-6:]) == shown(f"step {step} {text}" for trace in traces for step, text in enumerate(trace))
 
 

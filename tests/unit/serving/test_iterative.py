@@ -51,18 +51,8 @@ def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, cap
     assert eight == [translator.translate([line], search=SEARCH, passes=8)[0] for line in LINES]
     text = folders / "lines.de"
     text.write_text("".join(f"{line}\n" for line in LINES))
-    words = [
-        "--bundle",
-        str(folders / "bundle"),
-        "--search",
-        SEARCH,
-        "--passes",
-        "8",
-        "--device",
-        "cpu",
-        "--input",
-        str(text),
-    ]
+    words = ["--bundle", str(folders / "bundle"), "--search", SEARCH, "--passes", "8", "--device", "cpu"]
+    words += ["--input", str(text)]
     command.main([*words, "--engine", "eager"])
     assert capfd.readouterr().out.splitlines() == eight
     with pytest.raises(SystemExit) as exit_info:
@@ -72,9 +62,9 @@ def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, cap
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
 def test_a_trace_begins_with_the_first_pass(translator, stop):
-    traces = translator.trace(LINES, SEARCH, passes=3, stop=stop)
+    traces = translator.trace(LINES, translator.request(SEARCH, passes=3, stop=stop))
     assert all(len(texts) == 3 for texts in traces)
     for number in range(3):
         expected = translator.translate(LINES, search=SEARCH, passes=number + 1, stop=stop, remove_repetitions="none")
         assert [texts[number] for texts in traces] == expected
-    assert translator.trace(["", ""], SEARCH, passes=3, stop=stop) == [["", "", ""]] * 2
+    assert translator.trace(["", ""], translator.request(SEARCH, passes=3, stop=stop)) == [["", "", ""]] * 2

@@ -102,8 +102,7 @@ def test_what_was_counted_is_what_counting_gives(bundles, tiny):
 
 
 def scores(translator, beam=BEAM, **fields) -> list[float]:
-    chosen, systems = translator.settings(**beam, **fields)
-    return translator.search(LINES, chosen, systems).scores
+    return translator.search(LINES, translator.request(**beam, **fields, return_scores=True)).scores
 
 
 def test_a_bundle_uses_the_language_model_that_it_carries(bundles):
@@ -156,16 +155,16 @@ def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
     plain, carrying = load(bundles.carrying), load(tuned)
     assert plain.description.search_defaults == {}
     assert carrying.description.search_defaults == {"ctc-beam": TUNED}
-    assert carrying.settings("ctc-beam")[0] == plain.settings("ctc-beam", **TUNED)[0]
-    assert carrying.settings("ctc-greedy")[0] == plain.settings("ctc-greedy")[0]
+    assert carrying.request("ctc-beam").settings == plain.request("ctc-beam", **TUNED).settings
+    assert carrying.request("ctc-greedy").settings == plain.request("ctc-greedy").settings
     # Given values replace defaults, other language models have the same weight, and without one there is none.
-    assert carrying.settings("ctc-beam", word_bonus=0.0)[0].word_bonus == 0.0
-    assert carrying.settings("ctc-beam", language_model=load(bundles.other))[0].lm_weight == 1.5
+    assert carrying.request("ctc-beam", word_bonus=0.0).settings.word_bonus == 0.0
+    assert carrying.request("ctc-beam", language_model=load(bundles.other)).settings.lm_weight == 1.5
     without = {"language_model": None}
-    assert carrying.settings("ctc-beam", **without)[0] == plain.settings("ctc-beam", **without)[0]
+    assert carrying.request("ctc-beam", **without).settings == plain.request("ctc-beam", **without).settings
     # Decodes give settings of all names.
-    search_settings = plain.settings("ctc-beam", beam=3)[0]
-    assert carrying.settings(search_settings)[0] == search_settings
+    search_settings = plain.request("ctc-beam", beam=3).settings
+    assert carrying.request(search_settings).settings == search_settings
 
 
 def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
@@ -205,10 +204,10 @@ def test_onnx_runtime_computes_the_pass_and_the_language_model_stays_beside_it(b
     if mode == "fast-int8" and not int8_is_safe():
         pytest.skip("sums of 8-bit products may overflow on this processor")
     fast = Translator.load(bundles.carrying, device="cpu", threads=1, engine=mode)
-    chosen, _ = fast.settings(**BEAM)
-    hypotheses = fast.search(LINES, chosen)
+    hypotheses = fast.search(LINES, fast.request(**BEAM, return_scores=True))
     assert list((tmp_path / "graphs").iterdir())
-    expected = load(bundles.carrying).search(LINES, chosen)
+    carrying = load(bundles.carrying)
+    expected = carrying.search(LINES, carrying.request(**BEAM, return_scores=True))
     assert len(hypotheses.tokens) == len(LINES) and hypotheses.candidates is not None
     if mode == "fast":
         assert hypotheses.tokens == expected.tokens and hypotheses.scores == pytest.approx(expected.scores, abs=1e-4)
@@ -219,7 +218,7 @@ def test_an_engine_is_opened_for_a_systems_own_networks(bundles):
     for package in ("onnx", "onnxruntime"):
         pytest.importorskip(package, reason="needs the extra fast")
     carrying = Translator.load(bundles.carrying, device="cpu", engine="fast")
-    assert len(carrying.models) == 2 and list(carrying._session.models) == ["nat"]
+    assert len(carrying.models) == 2 and list(carrying._selected.session.models) == ["nat"]
 
 
 def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, run_stage, tmp_path):
@@ -249,20 +248,8 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
     run_stage("decode", [*words, "--output", str(tmp_path / "dev.txt")])
     assert (tmp_path / "dev.txt").read_text().splitlines() == by_weight[9.0]
     options = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
-    command.main(
-        [
-            *common,
-            *options,
-            "--rescorer",
-            str(bundles.plain),
-            "--search",
-            "beam",
-            "--beam",
-            "4",
-            "--max-length-ratio",
-            "0.01",
-        ]
-    )
+    words = ["--rescorer", str(bundles.plain), "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"]
+    command.main([*common, *options, *words])
     assert (tmp_path / "out").read_text().splitlines() == by_weight[None]
 
 
@@ -279,27 +266,14 @@ def test_the_command_says_where_an_engine_does_not_compute(tiny_bundles, tmp_pat
     (tmp_path / "in").write_text("der Hund\n")
     words = ["--bundle", str(tiny_bundles["score"]), "--input", str(tmp_path / "in"), "--device", "cpu", "--output"]
     eager = ["--search", "latent-search", "--steps", "1"]
-    message = (
-        "warning: search latent-search is computed eagerly: engine onnxruntime computes searches that have a program, "
-        "and latent-search has none."
-    )
     for engine in ("auto", "eager", "fast"):
         caplog.clear()
         command.main([*words, str(tmp_path / engine), *eager, "--engine", engine])
-        assert [record.getMessage() for record in caplog.records] == ([message] if engine == "fast" else [])
+        warnings = [record.getMessage() for record in caplog.records]
+        assert len(warnings) == (engine == "fast") and all("latent-search" in warning for warning in warnings)
         assert (tmp_path / engine).read_text() == (tmp_path / "auto").read_text()
     fast = Translator.load(tiny_bundles["score"], device="cpu", engine="fast")
-    assert fast.why_eager(fast.settings("prior-mean")[0]) is None
-
-
-def test_greedy_needs_no_language_model(bundles):
-    assert load(bundles.carrying).translate(LINES) == load(bundles.plain).translate(LINES, search="ctc-greedy")
-
-
-def test_a_language_model_translates_nothing(bundles):
-    with pytest.raises(InputError) as refused:
-        load(bundles.lm).translate(LINES)
-    assert refused.value.subject == "lm"
+    assert fast.why_eager(fast.request("prior-mean").settings) is None
 
 
 def test_what_is_no_language_model_is_refused(bundles):

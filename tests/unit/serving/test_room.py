@@ -15,7 +15,7 @@ from stage_server import python_code
 from workflow_src import registry
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.runtime import device_memory
-from workflow_src.serving import room
+from workflow_src.serving import arguments
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Sizes
 
@@ -56,25 +56,25 @@ def test_the_largest_that_fits_is_said_and_fits(name, monkeypatch):
     setting = search.settings.named("holds")[0]
     monkeypatch.setattr(device_memory, "available", lambda _device: 2 * 10**9)
     with pytest.raises(ConfigError) as refused:
-        room.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
+        arguments.check_room(settings_of(name, **{setting: 900_000_000}), dataclasses.replace(SIZES, sentences=4), CPU)
     fields = {"setting": setting, "value": 900_000_000, "mentions": (f"search {name}", "2.0 GB are free")}
     assert fields_of(refused.value, fields) == fields
     match = re.fullmatch(rf"lower {setting} to (\d+)( or batch to \d)?", refused.value.hint)
     assert match, refused.value
     fits = int(match[1])
-    room.check_room(settings_of(name, **{setting: fits}), dataclasses.replace(SIZES, sentences=4), CPU)
+    arguments.check_room(settings_of(name, **{setting: fits}), dataclasses.replace(SIZES, sentences=4), CPU)
     with pytest.raises(ConfigError):
-        room.check_room(settings_of(name, **{setting: fits + 1}), dataclasses.replace(SIZES, sentences=4), CPU)
+        arguments.check_room(settings_of(name, **{setting: fits + 1}), dataclasses.replace(SIZES, sentences=4), CPU)
 
 
 def test_a_smaller_batch_is_named_where_it_helps(monkeypatch):
     monkeypatch.setattr(device_memory, "available", lambda _device: 2 * 10**9)
     settings = settings_of("beam", beam=500)
     with pytest.raises(ConfigError) as refused:
-        room.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
+        arguments.check_room(settings, dataclasses.replace(SIZES, sentences=64), CPU)
     assert "64 sentences of 30 subwords" in refused.value.problem
     fits = int(re.search(r" or batch to (\d+)$", refused.value.hint)[1])
-    room.check_room(settings, dataclasses.replace(SIZES, sentences=fits), CPU)
+    arguments.check_room(settings, dataclasses.replace(SIZES, sentences=fits), CPU)
 
 
 @pytest.mark.parametrize("name", ["graph-path", "graph-viterbi"])
@@ -82,22 +82,22 @@ def test_batches_of_one_hypothesis_are_bounded_too(name, monkeypatch):
     monkeypatch.setattr(device_memory, "available", lambda _device: 5 * 10**8)
     settings, sizes = settings_of(name), dataclasses.replace(SIZES, positions=240, sentences=64)
     with pytest.raises(ConfigError) as refused:
-        room.check_room(settings, sizes, CPU)
+        arguments.check_room(settings, sizes, CPU)
     assert (refused.value.setting, refused.value.value) == ("batch", 64)
     fits = int(re.fullmatch(r"lower batch to (\d+)", refused.value.hint)[1])
-    room.check_room(settings, dataclasses.replace(sizes, sentences=fits), CPU)
+    arguments.check_room(settings, dataclasses.replace(sizes, sentences=fits), CPU)
     with pytest.raises(ConfigError):
-        room.check_room(settings, dataclasses.replace(sizes, sentences=fits + 1), CPU)
+        arguments.check_room(settings, dataclasses.replace(sizes, sentences=fits + 1), CPU)
     # A sentence by itself that does not fit.
     monkeypatch.setattr(device_memory, "available", lambda _device: 10**6)
     with pytest.raises(ConfigError) as refused:
-        room.check_room(settings, dataclasses.replace(sizes, positions=5000, sentences=1), CPU)
+        arguments.check_room(settings, dataclasses.replace(sizes, positions=5000, sentences=1), CPU)
     assert "split" in refused.value.hint
 
 
 def test_usual_settings_do_not_ask_what_is_free(monkeypatch):
     monkeypatch.delattr(device_memory, "available")
-    room.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
+    arguments.check_room(settings_of("beam", beam=4), dataclasses.replace(SIZES, sentences=64), CPU)
 
 
 # Code that makes a model and searches with a beam of some size, or in batches; the settings with the largest, and the
@@ -212,7 +212,7 @@ def test_a_beam_beyond_the_vocabulary_is_refused_by_the_translator(translators):
         translator.translate(["Der Hund."], "beam", beam=100_000)
     # Also before the first line, as in the command.
     with pytest.raises(InputError, match="beam is 100000"):
-        translator.search([], translator.settings("beam", beam=100_000)[0])
+        translator.search([], translator.request("beam", beam=100_000, return_scores=True))
 
 
 def test_candidates_that_do_not_fit_are_refused_by_the_translator(translators):
@@ -229,12 +229,12 @@ def test_the_vertices_of_graphs_count(tiny, training_words, run_stage, export_wo
     translator = Translator.load(tmp_path / "bundle", "cpu")
     vocabulary, (subwords,) = translator.subwords.target_size, translator.subwords.encode_source(["Der Hund."])
     length = len(subwords) + 1
-    settings = translator.settings("graph-beam", beam=2)[0]
+    settings = translator.request("graph-beam", beam=2).settings
     search = registry.searches()["graph-beam"]
     vertices = translator.network.most_vertices(length)
     assert vertices > 2 * length
     needed = search.bytes_held(settings, Sizes(vocabulary, length, translator.network.config.dim, 1, vertices))
-    monkeypatch.setattr(room, "SMALL", 0)
+    monkeypatch.setattr(arguments, "SMALL", 0)
     monkeypatch.setattr(device_memory, "available", lambda _device: needed)
     translator.translate(["Der Hund."], settings)
     monkeypatch.setattr(device_memory, "available", lambda _device: needed - 1)

@@ -50,8 +50,8 @@ def test_keeps_every_step_of_the_sentences_that_change_most(run, tiny, tiny_bund
     lines, references = ((tiny.corpus / name).read_text().splitlines() for name in ("dev.de", "dev.reference.en"))
     opened = {name: Translator.load(folder, device="cpu", threads=1) for name, folder in tiny_bundles.items()}
     traces = {
-        DELTA: opened["lvm"].trace(lines, "delta", normalised=True, steps=2),
-        SCORE: opened["score"].trace(lines, "score", normalised=True, steps=4, step_size=5.0),
+        DELTA: opened["lvm"].trace(lines, opened["lvm"].request("delta", normalised=True, steps=2)),
+        SCORE: opened["score"].trace(lines, opened["score"].request("score", normalised=True, steps=4, step_size=5.0)),
     }
     by_teacher = opened["transformer"].translate(lines, "beam", normalised=True, beam=4, max_length_ratio=2.0)
     assert len(analysis["examples"]) == 2 and analysis["pool"] == 8

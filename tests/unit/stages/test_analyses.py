@@ -126,10 +126,10 @@ def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
     moved = 0
     for search, size in (("delta", {}), ("score", {"step_size": 40.0})):
         translator = Translator.load(tiny_bundles[{"delta": "lvm"}.get(search, search)], device="cpu", threads=1)
-        start = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
+        start = translator.search(lines, translator.request("prior-mean", normalised=True)).tokens
         for steps in (0, 1, 3):
-            settings, _ = translator.settings(search, steps=steps, **size)
-            end = translator.search(lines, settings, normalised=True).tokens
+            settings = translator.request(search, steps=steps, **size).settings
+            end = translator.search(lines, translator.request(settings, normalised=True)).tokens
             point, changed = points[search, steps], sum(a != b for a, b in zip(start, end, strict=True))
             assert point["changed"] == pytest.approx(changed / 6) and (point["edit_distance"] > 0) == (changed > 0)
             repeated = [sum(a == b for a, b in itertools.pairwise(ids)) for ids in end]
@@ -151,8 +151,8 @@ def test_convergence_of_every_procedure(run, tiny_bundles, tiny, monkeypatch):
         translator = Translator.load(tiny_bundles[system], device="cpu", threads=1)
         outputs = []
         for point in points:
-            settings, _ = translator.settings(search, steps=point["steps"], **size)
-            outputs.append(translator.search(lines, settings, normalised=True).tokens)
+            settings = translator.request(search, steps=point["steps"], **size).settings
+            outputs.append(translator.search(lines, translator.request(settings, normalised=True)).tokens)
             assert point["bleu"] == number_of(translator.text(outputs[-1])) and point["bound"] < 0
         assert [point["steps"] for point in points] == [0, 1, 2, 3] and points[0]["stopped"] is None
         for step in (1, 2, 3):
@@ -207,7 +207,7 @@ def test_lengths_of_every_model(removal, run, tiny_bundles, tiny, monkeypatch):
         return translator.text([output.tokens[0] for output in outputs], removal)
 
     candidates = [texts([best[n] for best in ranked]) for n in range(3)]
-    plain = translator.search(lines, translator.settings("prior-mean")[0], normalised=True).tokens
+    plain = translator.search(lines, translator.request("prior-mean", normalised=True)).tokens
     expected = {
         "predicted": translator.text(plain, removal),
         "reference": texts(true_lengths),
@@ -309,7 +309,7 @@ def test_latents_are_followed_to_where_searches_put_them(run, tiny_bundles, one_
     # Latents of source positions are those of the search itself.
     translator = Translator.load(one_pass_bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()[:6]
-    traces = translator.search(lines, translator.settings("delta", steps=2)[0], trace=True, normalised=True).traces
+    traces = translator.search(lines, translator.request("delta", steps=2, trace=True, normalised=True)).traces
     for step, point in enumerate(curves["one-pass", "delta"][1:], 1):
         changed = [one != other for one, other in zip(traces[step - 1], traces[step], strict=True)]
         assert point["changed"] == pytest.approx(sum(changed) / 6)

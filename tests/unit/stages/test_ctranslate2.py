@@ -47,7 +47,7 @@ def test_translations_are_those_of_the_bundle(exported, teacher, lines, settings
         assert (converted.device, converted.precision) == ("cpu", "float32")
         for batch in (3, 64):
             translations = converted.translate(lines, batch=batch, **settings)
-            is_cut = converted.search(lines, batch=batch, **settings).cut
+            is_cut = converted.search(lines, converted.request(batch=batch, **settings, return_scores=True)).cut
             cut = {i for i, cut_short in enumerate(is_cut) if cut_short}
             assert len(cut) < len(lines)
             assert [x for i, x in enumerate(translations) if i not in cut] == [
@@ -129,7 +129,7 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
     assert (failure.value.setting, failure.value.value) == ("compute_type", "float16")
     translator = Translator.load(exported, "cpu", threads=1)
     with pytest.raises(InputError) as failure:
-        translator.search(["Hund " * 60], translator.settings()[0], first_line=7)
+        translator.search(["Hund " * 60], translator.request(return_scores=True), first_line=7)
     fields = {"subject": "line 7", "mentions": (" 59",)}
     assert fields_of(failure.value, fields) == fields
     monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)

@@ -87,7 +87,9 @@ def test_a_decode_ranks_with_the_system_that_it_is_handed(words, run_stage, tiny
     lines = (tiny.corpus / "train.de").read_text().splitlines()
     settings = parse(Decode, SEARCHES["latent-search"][1]).values
     ranked, plain = (
-        opened["score"].search(lines, settings, systems, batch=7, normalised=True)
+        opened["score"].search(
+            lines, opened["score"].request(settings, systems, batch=7, normalised=True, return_scores=True)
+        )
         for systems in ({"rescorer": opened["transformer"]}, {})
     )
     assert (tmp_path / "train.txt").read_text().splitlines() == opened["score"].text(ranked.tokens)

@@ -105,11 +105,11 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
         "dev_bleu": 22.5,
     }
     plain = opened(tiny_bundles["transformer"])
-    assert opened(folder).settings()[0] == plain.settings("beam", beam=3, length_penalty=0.5)[0]
+    assert opened(folder).request().settings == plain.request("beam", beam=3, length_penalty=0.5).settings
     assert opened(folder).translate(LINES) == plain.translate(LINES, search="beam", beam=3, length_penalty=0.5)
     # Settings of the caller win.
-    assert opened(folder).settings("beam", beam=7)[0] == plain.settings("beam", beam=7, length_penalty=0.5)[0]
-    assert opened(folder).settings("greedy")[0] == plain.settings("greedy")[0]
+    assert opened(folder).request("beam", beam=7).settings == plain.request("beam", beam=7, length_penalty=0.5).settings
+    assert opened(folder).request("greedy").settings == plain.request("greedy").settings
 
 
 def test_of_equal_rows_the_first_is_taken_and_every_search_has_its_own_best(finish):
@@ -122,7 +122,7 @@ def test_of_equal_rows_the_first_is_taken_and_every_search_has_its_own_best(fini
 def test_without_a_row_on_dev_the_first_search_of_the_family_stays_and_the_bundle_says_so(finish, tiny_bundles, capsys):
     folder, plain = finish("transformer"), opened(tiny_bundles["transformer"])
     assert read_json(folder / "bundle.json")["default_from"] == {"experiment": "e", "rows": 0}
-    assert opened(folder).settings()[0] == plain.settings()[0]
+    assert opened(folder).request().settings == plain.request().settings
     assert "because e measures none of them on dev" in shown(capsys, folder)
 
 
@@ -202,8 +202,8 @@ def test_repetitions_are_removed_as_the_experiment_removes_them(finish, tiny_bun
 def test_a_setting_that_dev_chose_can_be_taken_back(finish, tiny_bundles):
     stopping = {"search": "score", "steps": 3, "step_size": 1.0, "stop_threshold": 0.1}
     folder, plain = finish("score", ("s", stopping, 20.0)), opened(tiny_bundles["score"])
-    assert opened(folder).settings()[0].stop_threshold == 0.1
-    assert opened(folder).settings(stop_threshold="none")[0] == plain.settings("score", steps=3)[0]
+    assert opened(folder).request().settings.stop_threshold == 0.1
+    assert opened(folder).request(stop_threshold="none").settings == plain.request("score", steps=3).settings
 
 
 def test_another_export_does_not_change_a_finished_bundle(finish, tiny, systems, export_words, run_stage, tmp_path):

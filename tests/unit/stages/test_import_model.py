@@ -208,11 +208,11 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
     outputs = {}
     for name, folder in (("teacher", teacher[0]), ("outside", tmp_path / "bundle")):
         rescorer = Translator.load(folder, "cpu", "float32", 1, engine="eager")
-        filled, systems_by_role = ranked.settings(**settings, rescorer=rescorer)
-        outputs[name] = ranked.search(lines, filled, systems_by_role)
+        request = ranked.request(**settings, rescorer=rescorer, return_scores=True)
+        outputs[name] = ranked.search(lines, request)
     assert outputs["outside"].tokens == outputs["teacher"].tokens
     assert outputs["outside"].scores == pytest.approx(outputs["teacher"].scores, abs=1e-3)
-    single = ranked.search(lines, ranked.settings(**settings)[0])
+    single = ranked.search(lines, ranked.request(**settings, return_scores=True))
     assert single.tokens != outputs["teacher"].tokens
 
 
@@ -250,8 +250,8 @@ def test_tokenised_text_is_put_together_for_it(outside, other_subwords, run_stag
 
 def test_outputs_are_normalised_as_targets_are(tiny, outside, other_subwords, export, lines, run_stage, tmp_path):
     # A model that writes capitals in a word that the other one writes.
-    settings = export.settings("beam")[0]
-    (piece,) = tiny.subwords.pieces_target(export.search(lines[:1], settings).tokens[0][-1:])
+    (tokens,) = export.search(lines[:1], export.request("beam")).tokens
+    (piece,) = tiny.subwords.pieces_target(tokens[-1:])
     upper = shutil.copytree(outside, tmp_path / "upper")
     names = [piece.upper() if name == piece else name for name in read_json(outside / "shared_vocabulary.json")]
     assert piece.upper() != piece
@@ -327,7 +327,7 @@ def test_long_lines_are_refused_by_number_or_cut(imported):
     translator = Translator.load(imported, "cpu", threads=1)
     lines = ["der Hund", "Hund " * 80]
     with pytest.raises(InputError) as refused:
-        translator.search(lines, translator.settings()[0], first_line=6)
+        translator.search(lines, translator.request(return_scores=True), first_line=6)
     assert refused.value.subject == "line 7" and refused.value.problem.startswith("has 4")
     texts = translator.translate(lines)
     assert texts[0] == translator.translate(lines[:1])[0] and texts[1]
@@ -366,7 +366,7 @@ def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside
     assert len(network.encode_source([line])[0]) == len(model.encode_as_pieces(line))
     texts = ["the %1 dog <BR/>", "the dog <BR/>"]
     network.pieces.decode = lambda outputs: texts[: len(outputs)]
-    hypotheses = translator.search([line, line], translator.settings()[0], normalised=True)
+    hypotheses = translator.search([line, line], translator.request(normalised=True, return_scores=True))
     assert translator.subwords.placeholder_outcomes(hypotheses.tokens, [line, line]) == [
         {"spans": 2, "missing": 0, "surplus": 0, "dropped": 0},
         {"spans": 2, "missing": 1, "surplus": 0, "dropped": 0},

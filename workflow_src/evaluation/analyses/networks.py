@@ -45,7 +45,7 @@ def entry_settings(entry: Mapping[str, Any], steps: int) -> SearchSettings:
 
 def traces_of(translator: Translator, lines: list[str], settings: SearchSettings) -> list[list[list[int]]]:
     """Outputs (subword ids) of normalised lines after every step: traces[step][line]."""
-    traces = translator.search(lines, settings, trace=True, return_scores=False, normalised=True).traces
+    traces = translator.search(lines, translator.request(settings, trace=True, normalised=True)).traces
     assert traces is not None, "searches that are followed return traces"
     return traces
 

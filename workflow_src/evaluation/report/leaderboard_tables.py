@@ -24,7 +24,7 @@ from workflow_src.evaluation.report.needs import Figures, carried_roles, close_t
 from workflow_src.evaluation.report.results import Mean, means
 from workflow_src.registry import engines, families, main_metric, refinement, searches
 from workflow_src.serving.folders import placement
-from workflow_src.serving.recommended import option_words
+from workflow_src.serving.options import option_words
 from workflow_src.spec import Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.

@@ -20,9 +20,8 @@ from workflow_src.evaluation.report.needs import FASTEST, Figures, close_to_best
 from workflow_src.evaluation.report.results import KEY, Results, means
 from workflow_src.evaluation.report.tables import row_words
 from workflow_src.records.atomic import read_json
-from workflow_src.serving.bundle import read_bundle
-from workflow_src.serving.choice import choice_words
-from workflow_src.serving.recommended import translate_command
+from workflow_src.serving.bundle import choice_words, read_bundle
+from workflow_src.serving.options import translate_command
 
 EXAMPLES = 10
 

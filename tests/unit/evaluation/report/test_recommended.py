@@ -192,7 +192,7 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(
 ):
     sources, bundle = ["der Hund ruht heute. Ein Vogel kommt!", "Kein Mann bleibt noch dort."], tiny_bundles["lvm"]
     translator = Translator.load(bundle, device="cpu", threads=1)
-    hypotheses = translator.search(sources, translator.settings("prior-mean")[0], normalised=True)
+    hypotheses = translator.search(sources, translator.request("prior-mean", normalised=True, return_scores=True))
     monkeypatch.chdir(tmp_path)
     inputs, candidates = report_inputs(TEST | {PRIOR: 40.0}, remove_repetitions="words")
     plan = inputs.manifest.plan
