@@ -8,8 +8,10 @@ import json
 import random
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from refusals import fields_of
 from stage_words import inputs_of, start_stage
 
 from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
@@ -147,9 +149,12 @@ def run_stage():
 
 @pytest.fixture
 def refused(capsys):
-    """Run a stage that must end with exit code 1; returns the error, whose sentence is its one line on stderr."""
+    """Run a stage that must end with exit code 1; returns the error, whose sentence is its one line on stderr.
 
-    def run(stage: str, words: list[str]) -> BaseException:
+    `fields` are those of the error, as `fields_of` takes them.
+    """
+
+    def run(stage: str, words: list[str], **fields: Any) -> BaseException:
         module = importlib.import_module(f"workflow_src.stages.{stage}")
         capsys.readouterr()
         with pytest.raises(SystemExit) as exit_info:
@@ -160,6 +165,7 @@ def refused(capsys):
         assert out == "" and len(lines) == 1 and error.endswith(lines[0] + "\n")
         error = exit_info.value.__context__
         assert error is not None and lines[0] == f"error: {error}"
+        assert fields_of(error, fields) == fields
         return error
 
     return run

@@ -4,7 +4,6 @@ import json
 import shutil
 
 import pytest
-from refusals import fields_of
 
 from workflow_src.config.resolved import Decode
 from workflow_src.records.atomic import read_json
@@ -124,19 +123,16 @@ def test_a_shard_that_cannot_be_joined_is_named_and_made_anew_alone(words, decod
         shutil.rmtree(tmp_path / "out")
 
     paths[1].write_bytes(content[:-5] + bytes([content[-5] ^ 2]) + content[-4:])
-    fields = {"path": str(paths[1]), "mentions": ("missing or damaged",)}
-    assert fields_of(refused("decode", join), fields) == fields
+    refused("decode", join, path=str(paths[1]), mentions=("missing or damaged",))
     again()
     paths[1].unlink()
-    assert fields_of(refused("decode", join), fields) == fields
+    refused("decode", join, path=str(paths[1]), mentions=("missing or damaged",))
     again()
     paths[1].with_suffix(".json").unlink()
-    fields = {"path": str(paths[1]), "mentions": ("no record 1-of-3.json",)}
-    assert fields_of(refused("decode", join), fields) == fields
+    refused("decode", join, path=str(paths[1]), mentions=("no record 1-of-3.json",))
     again()
     swapped = [*words("beam", tmp_path / "out/train.txt"), "--join", *map(str, [paths[0], paths[2], paths[1]])]
-    fields = {"path": str(paths[2]), "mentions": ("shard 1 of 3",)}
-    assert fields_of(refused("decode", swapped), fields) == fields
+    refused("decode", swapped, path=str(paths[2]), mentions=("shard 1 of 3",))
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
@@ -148,26 +144,22 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
     def join(*source, **changes):
         return [*words("beam", tmp_path / "out/train.txt", *source, **changes), "--join", *map(str, paths)]
 
-    def differs(problem: str) -> dict[str, object]:
-        return {"path": str(paths[0]), "problem": problem, "mentions": ("0-of-2.jsonl, 1-of-2.jsonl",)}
+    def differs(words, problem):
+        both = "0-of-2.jsonl, 1-of-2.jsonl"
+        refused("decode", words, path=str(paths[0]), problem=f"was made {problem}", mentions=(both,))
 
-    fields = differs("was made with beam 3, and not 9")
-    assert fields_of(refused("decode", join(beam=9)), fields) == fields
-    fields = differs("was made with max_length_ratio unset, and not 1.5")
-    assert fields_of(refused("decode", join(max_length_ratio=1.5)), fields) == fields
+    differs(join(beam=9), "with beam 3, and not 9")
+    differs(join(max_length_ratio=1.5), "with max_length_ratio unset, and not 1.5")
     retrained = tmp_path / "retrained"
     retrained.mkdir()
     (retrained / "bundle.json").write_text("{}")
-    fields = differs(f"was made from another bundle than {retrained / 'bundle.json'} holds now")
-    assert fields_of(refused("decode", join(bundle=retrained)), fields) == fields
-    fields = differs(f"was made without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer)")
-    error = refused("decode", [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"])
-    assert fields_of(error, fields) == fields
+    differs(join(bundle=retrained), f"from another bundle than {retrained / 'bundle.json'} holds now")
+    ranked = [*join(), "--systems", f"rescorer={tiny_bundles['transformer']}"]
+    differs(ranked, f"without {tiny_bundles['transformer'] / 'bundle.json'} (rescorer)")
     # One of them alone is made anew.
     shard_words = ["--shard", "1", "--shards", "2"]
     run_stage("decode", [*words("beam", paths[1], beam=2), *shard_words])
-    fields = {"path": str(paths[1]), "problem": "was made with beam 2, and not 3"}
-    assert fields_of(refused("decode", join()), fields) == fields
+    refused("decode", join(), path=str(paths[1]), problem="was made with beam 2, and not 3")
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
     run_stage("decode", [*words("beam", paths[1]), *shard_words])
     run_stage("decode", join())
@@ -176,8 +168,8 @@ def test_shards_of_another_request_are_not_joined(words, decoded, refused, run_s
 
 @pytest.mark.parametrize("shard", [-1, 2])
 def test_a_shard_that_is_none_is_refused(words, refused, tmp_path, shard):
-    error = refused("decode", [*words("beam", tmp_path / "s"), "--shard", str(shard), "--shards", "2"])
-    assert (error.setting, error.value, error.allowed) == ("shard", shard, "0 to 1")
+    shard_words = ["--shard", str(shard), "--shards", "2"]
+    refused("decode", [*words("beam", tmp_path / "s"), *shard_words], setting="shard", value=shard, allowed="0 to 1")
 
 
 def test_records_say_what_translations_were_made_from(decoded, tiny, tiny_bundles, tmp_path):
