@@ -65,6 +65,8 @@ def test_several_references_are_scored_together(files):
     assert quality["kept"]["bleu"] == sacrebleu.corpus_bleu(lines, [second_reference, [lines[0], None]]).score
     assert "nrefs:var" in quality["kept"]["bleu_signature"]
     assert {"reference", "reference 2"} <= set(quality["provenance"]["inputs"])
+    # A decode that takes no steps.
+    assert quality["mean_steps"] is None
 
 
 DETAIL = {"without_repeated_subwords": "a"}
