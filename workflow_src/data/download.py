@@ -85,13 +85,8 @@ def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[Path]:
 
 
 def _sums(path: Path, file: RemoteFile) -> dict[str, str]:
-    """Sums of a local file by their kinds, in one reading: SHA-256, and that of the dataset."""
-    hashes = {kind: hashlib.new(kind) for kind in SUMS if kind in ("sha256", file.check)}
-    with open(path, "rb") as content:
-        while block := content.read(BLOCK):
-            for summed in hashes.values():
-                summed.update(block)
-    return {kind: summed.hexdigest() for kind, summed in hashes.items()}
+    """Sums of a local file by their kinds: SHA-256, and that of the dataset."""
+    return {kind: file_digest(path, kind) for kind in SUMS if kind in ("sha256", file.check)}
 
 
 def _difference(name: str, where: str, path: Path, sums: Mapping[str, str], file: RemoteFile) -> ArtifactError | None:

@@ -10,7 +10,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from pydantic import Field
 
@@ -76,7 +75,16 @@ class Writer:
     Dev and test sets have `references` of each source beside source and target. Placeholders of pairs are counted.
     """
 
-    def __init__(self, split: str, settings: NormaliseSettings, target_side: Normaliser, references: int):
+    def __init__(
+        self,
+        split: str,
+        settings: NormaliseSettings,
+        target_side: Normaliser,
+        references: int,
+        folder: Path,
+        stack: contextlib.ExitStack,
+    ):
+        """The texts appear in `folder`, all of them, when `stack` is left without an error."""
         codes = settings.languages
         self.names = [f"{split}.{code}" for code in codes]
         self._reference = None
@@ -85,24 +93,19 @@ class Writer:
             self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
             self._reference = target_side.reference
         self._further_target = target_side.line
-        self._files: list[IO[str]] = []
+        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
         self._codes = codes
         self._limit = settings.limit(split)
         self.pairs = 0
         self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
         kinds = settings.placeholder_kinds
-        self._placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
-        self.counts_placeholders = self._placeholders is not None
+        self.placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
         self.counted: Counter[str] = Counter()
         # Of dev and test only, because train has many: (normalised target, raw target), and the keys of each source and
         # of its references.
         self.references: list[tuple[str, str]] = []
         self.keys: list[Keys] = []
-
-    def open(self, folder: Path, stack: contextlib.ExitStack) -> None:
-        """The texts appear in `folder`, all of them, when `stack` is left without an error."""
-        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
 
     @property
     def full(self) -> bool:
@@ -116,8 +119,8 @@ class Writer:
         for code, line in zip(self._codes, lines, strict=True):
             if code in self.words:
                 self.words[code] += word_counter(code)(line)
-        if self._placeholders is not None:
-            self.counted.update(self._placeholders.count(row.source, row.target))
+        if self.placeholders is not None:
+            self.counted.update(self.placeholders.count(row.source, row.target))
         if self._reference is not None:
             lines += map(self._reference, row.raw[1:])
             self.references.append((row.target, row.raw[1]))
@@ -282,10 +285,9 @@ def run(inputs: Inputs) -> str:
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {
-            name: Writer(name, settings, normalisers[-1], references.get(name, 1)) for name in (training, *held_out)
+            name: Writer(name, settings, normalisers[-1], references.get(name, 1), folder, stack)
+            for name in (training, *held_out)
         }
-        for writer in writers.values():
-            writer.open(folder, stack)
         # Train last: what dev and test sets have may be left out of it.
         for name, paths in sorted(texts.items(), key=lambda text: text[0] == training):
             unusable: Counter[str] = Counter()
@@ -322,7 +324,7 @@ def run(inputs: Inputs) -> str:
     if held_out:
         train = [folder / name for name in writers[training].names]
         in_train = found_in_train({name: writers[name].keys for name in held_out}, train, inputs.threads)
-    spans = {name: writer.counted for name, writer in writers.items() if writer.counts_placeholders}
+    spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}
     for name, writer in writers.items():
         counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""
         log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train.get(name, {})), counted)

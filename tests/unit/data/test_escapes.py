@@ -29,10 +29,5 @@ def test_patterns_are_escaped_too():
     assert unescape(Escape("a@", also="@@")("a@a@@a")) == "a@a@@a"
 
 
-@given(st.lists(st.sampled_from([*NIBBLES, "a", " "])))
-def test_reading_what_a_model_wrote_never_fails(pieces):
-    assert not set(unescape("".join(pieces))) & set(NIBBLES)
-
-
 def test_broken_spelling_becomes_a_replacement_character():
     assert unescape("a" + NIBBLES[14] + NIBBLES[2] + NIBBLES[8] + "b") == "a\ufffdb"

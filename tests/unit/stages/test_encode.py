@@ -10,7 +10,6 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.data.lines import EMPTY
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.stages import encode
 
@@ -259,18 +258,6 @@ def test_nothing_left_to_train_on(models, texts, capsys):
 def test_texts_that_do_not_match(models, texts, capsys):
     (texts / "en").write_text("a\nb\n")
     assert f"{texts / 'de'} has 6 lines, and {texts / 'en'} has 2" in run(models, texts, "dev", code=1, capsys=capsys)
-
-
-def test_empty_text(models, texts, capsys):
-    (texts / "de").write_text("")
-    assert f"{texts / 'de'} {EMPTY}" in run(models, texts, "test", code=1, capsys=capsys)
-
-
-def test_text_that_is_not_utf8(models, texts, capsys):
-    content = (texts / "en").read_bytes().replace("日".encode(), b"\x93")
-    (texts / "en").write_bytes(content)
-    error = run(models, texts, "train", code=1, capsys=capsys)
-    assert f"{texts / 'en'}, line 6, " in error and f" {content.index(0x93) + 1} " in error and "0x93" in error
 
 
 def test_missing_subwords(texts, capsys):

@@ -114,10 +114,6 @@ def test_vocabulary_too_large(texts, capsys):
     assert "recipe.subwords.vocabulary_size is 4000: " in error
 
 
-def test_unknown_setting(texts, capsys):
-    assert "vocab: " in run(texts, 1, capsys, vocab=3)
-
-
 def test_texts_that_do_not_match(texts, capsys):
     (texts / "en").write_text("the dog\n")
     error = run(texts, 1, capsys)
@@ -129,12 +125,6 @@ def test_text_that_is_not_utf8(texts, capsys):
     for settings in ({}, {"method": "subword-nmt", "model": "bpe", "vocabulary_size": 100}):
         error = run(texts, 1, capsys, **settings)
         assert f"{texts / 'en'}, line 10, " in error and "UTF-8" in error and " 76 " in error
-
-
-def test_missing_text(texts, capsys):
-    (texts / "de").unlink()
-    error = run(texts, 1, capsys)
-    assert f"{texts / 'de'} " in error and "exist" in error
 
 
 def copy_words(folder):

@@ -203,11 +203,6 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
     assert list((tmp_path / "corpus").iterdir()) == []
 
 
-def test_unknown_settings_are_named(tmp_path, raw, capsys):
-    normalise(tmp_path, code=1, lower_case=True)
-    assert "lower_case: " in error(capsys) and not (tmp_path / "corpus").exists()
-
-
 def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks(tmp_path, capsys):
     texts = {
         "train.ro": "a b\n\nc d\n",
@@ -245,28 +240,6 @@ def test_inline_elements_that_the_download_left_out_are_counted_where_a_user_loo
     assert normalise(tmp_path)["inline_elements"] == {"train": 4}
 
 
-def test_sentences_of_dev_and_test_that_are_in_train_are_counted_and_none_is_dropped(tmp_path, capsys):
-    texts = {
-        "train.ro": "bună ziua\nCe faci?\nda\n",
-        "train.en": "good day\nhow are you?\nyes\n",
-        # The same pair in another form; a source alone; a target alone; nothing.
-        "dev.ro": "buna\u0306  ziua\nda\nnimic\nnimic\n",
-        "dev.en": "good day\nsure\nyes\nnothing\n",
-        "test.ro": "nu\n",
-        "test.en": "no\n",
-    }
-    write_raw(tmp_path / "raw", texts)
-    summary = normalise(tmp_path)
-    assert summary["found_in_train"] == {
-        "dev": {"source": 2, "target": 2, "pair": 1},
-        "test": {"source": 0, "target": 0, "pair": 0},
-    }
-    assert summary["pairs"] == {"train": 3, "dev": 4, "test": 1}
-    message = capsys.readouterr().err
-    assert "dev: 4 pairs; in train are the source of 2, the target of 2, and both as one pair of 1\n" in message
-    assert "test: 1 pairs\n" in message
-
-
 LEAKING = {
     "train.ro": "Casa e roșie!\nda\ncasa e rosie\nBună ziua\nce faci\nnu știu\n",
     "train.en": "The house is red.\nyes\nthe house is red\nGood day\nhow are you\nno idea\n",
@@ -282,7 +255,9 @@ def test_pairs_of_test_that_are_in_train_in_another_form_are_counted_and_can_be_
     write_raw(tmp_path / "raw", LEAKING)
     kept = normalise(tmp_path, limits={"test": 3})
     assert kept["found_in_train"]["test"] == {"source": 3, "target": 2, "pair": 2}
-    assert "warning: 66.7 % of the pairs of test are in train too" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "warning: 66.7 % of the pairs of test are in train too" in message
+    assert "test: 3 pairs; in train are the source of 3, the target of 2, and both as one pair of 2\n" in message
     assert kept["pairs"]["train"] == 6
     removed = normalise(tmp_path, limits={"test": 3}, held_out="remove")
     assert removed["found_in_train"]["test"] == {"source": 1, "target": 1, "pair": 0}

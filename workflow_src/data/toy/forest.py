@@ -39,10 +39,6 @@ class Rule:
         self.head: str | int | None = head
         self.link: tuple[str | int, str | int] | None = link
         self.passes: bool = passes
-        for patterns in (*german.values(), *english.values()):
-            for pattern in patterns:
-                places = sorted(item[0] for item in pattern if isinstance(item, tuple))
-                assert pattern and places == list(range(len(self.slots))), (symbol, pattern)
 
     def patterns(self, side: int, form: str) -> Sequence[Pattern]:
         return (((0, form),),) if self.passes else self.sides[side].get(form, ())
@@ -84,14 +80,6 @@ class Grammar:
         self.rules: dict[Symbol, list[Rule]] = {}
         for rule in rules:
             self.rules.setdefault(rule.symbol, []).append(rule)
-        missing = {slot for rules in self.rules.values() for rule in rules for slot in rule.slots} - set(self.rules)
-        reached, front = {start}, [start]
-        while front:
-            for slot in (slot for rule in self.rules.get(front.pop(), ()) for slot in rule.slots):
-                if slot not in reached:
-                    reached.add(slot)
-                    front.append(slot)
-        assert not missing & reached, f"symbols without rules: {missing & reached}"
         self._weights = {symbol: _cumulative_weights(rules) for symbol, rules in self.rules.items()}
         self._tries: tuple[dict, dict] = ({}, {})
         self._firsts: tuple[dict, dict] = ({}, {})

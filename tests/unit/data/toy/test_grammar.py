@@ -209,6 +209,9 @@ def test_every_derivation_can_be_spoken():
         for rule in rules.rules[symbol]:
             patterns = rule.patterns(side, form)
             assert patterns, (symbol, form, side)
+            for pattern in patterns:
+                places = sorted(item[0] for item in pattern if not isinstance(item, str))
+                assert pattern and places == list(range(len(rule.slots))), (symbol, pattern)
             for slot, below in (item for pattern in patterns for item in pattern if not isinstance(item, str)):
                 key = (rule.slots[slot], below, side)
                 if key not in seen:
