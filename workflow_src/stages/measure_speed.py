@@ -113,11 +113,12 @@ def protocols(requested: Sequence[str], device: str | None, threads: int) -> lis
 
     With one thread, `cpu-all-threads` would measure what `cpu-1-thread` does, and is not usable beside it.
     """
-    names = [name for name in dict.fromkeys(requested) if name != "gpu"]
-    on_cpu = [Protocol(name, "cpu", 1 if name == "cpu-1-thread" else threads) for name in names]
-    if threads == 1 and "cpu-1-thread" in names:
-        twice = {"cpu-all-threads": ONE_THREAD}
-        on_cpu = [dataclasses.replace(protocol, problem=twice.get(protocol.name, "")) for protocol in on_cpu]
+    on_cpu = []
+    for name in dict.fromkeys(requested):
+        if name != "gpu":
+            twice = name == "cpu-all-threads" and threads == 1 and "cpu-1-thread" in requested
+            used = 1 if name == "cpu-1-thread" else threads
+            on_cpu.append(Protocol(name, "cpu", used, ONE_THREAD if twice else ""))
     on_gpu = [Protocol("gpu", device or "cuda", 1, "" if device else NO_GPU)] if device or "gpu" in requested else []
     return on_gpu + on_cpu
 
