@@ -243,7 +243,7 @@ def test_published_figures_stand_beside_ours_in_their_convention(
 ):
     folder = _build(report_inputs(expected={"score-4": 29.1}, expected_convention=convention))
     rows = [[" ".join(cell.split()) for cell in row] for row in page_of(folder).rows]
-    heads = next(row for row in rows if BLEU in row)
+    heads = next(row for row in rows if head in row)
     assert heads[1:4] == [BLEU, head, "ours, same convention"]
     assert next(row[1:4] for row in rows if row[0].startswith(SCORE_4)) == ["34.9 [34.1, 35.7]", "29.1", ours]
     # Nothing was published for the others.
@@ -288,12 +288,12 @@ def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_in
     markdown = squeezed(markdown_of(folder))
     page = (folder / "index.html").read_text(encoding="utf-8")
     for text, heading, table, tables in (
-        (markdown, r"^#+ ", "|---", 7),
-        (page, r"<h[23]>|<summary>(?!How to read)", "<table", 7),
+        (markdown, r"^#+ ", "|---", 8),
+        (page, r"<h[23]>|<summary>(?!How to read)", "<table", 8),
     ):
         shown, provenance = re.split(r"^## Provenance$|<section id=.provenance.>", text, flags=re.MULTILINE)
         sections = [part for part in re.split(heading, shown, flags=re.MULTILINE) if table in part]
-        # What to take, the main table, repetitions, against delta, other conventions, the protocol, and speed.
+        # The summary, what to take, the main table, repetitions, against delta, conventions, the protocol, and speed.
         assert len(sections) == tables
         for section in sections:
             assert data in section and unequal in section and carried.SYSTEMS in section
@@ -372,13 +372,15 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
 def test_the_summary_and_the_last_column_rest_on_the_pairs(report_inputs):
     """The file says that every row is as good as beam 4, whatever its BLEU. Greedy search was not compared."""
     markdown = squeezed((_build(report_inputs(significance=True)) / "results.md").read_text(encoding="utf-8"))
-    assert f"- With PyTorch, the largest gain at equal quality is “lvm”, {PRIOR_MEAN.title} (33.2 {BLEU}" in markdown
-    assert f"difference between −0.0 and +0.0 {BLEU} and between −0.3 and +0.3 % {VALID}" in markdown
-    assert f"- {beaten_words(1, 1, 2)}" in markdown
+    assert "| **With PyTorch, the largest gain at equal quality" in markdown
+    assert (
+        f"| lvm, {PRIOR_MEAN.title} | 33.2 |" in markdown and "| difference | [−0.0, +0.0] | [−0.3, +0.3] |" in markdown
+    )
+    assert beaten_words(1, 1, 2) in markdown
     assert f"is shown to lose less than 0.5 {BLEU} and 0.5 % {VALID}" in markdown
     assert "over fastest as good" in markdown and "within one kind of engine (PyTorch, or others" in markdown
     summary = markdown.split("## What to take")[0]
-    assert summary.count("\n- ") == 4 and "Pairs of test that are in train too: 1 of 1,000 (0.1 %)" in summary
+    assert summary.count("| **") == 2 and "Pairs of test that are in train too: 1 of 1,000 (0.1 %)" in summary
 
 
 @pytest.mark.usefixtures("undrawn")

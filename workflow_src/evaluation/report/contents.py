@@ -110,12 +110,16 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     manifest, material = contents.manifest, contents.material
     source, target = page.language(manifest.source), page.language(manifest.target)
     experiment = manifest.plan.experiment
-    points = [
-        *summary.summary(contents.table, contents.proof),
-        *corpus.warnings(material.corpus, material.encoded, material.unread, manifest.test_sets),
-    ]
+    facts_shown = summary.summary(contents.table, contents.proof)
+    points = corpus.warnings(material.corpus, material.encoded, material.unread, manifest.test_sets)
     description = manifest.plan.config.description
-    lede: list[Block] = [Paragraph.of(Strong("Summary."), f" {description}")] if points or description else []
+    head: list[Block] = []
+    if facts_shown or points or description:
+        head.append(Paragraph.of(Strong("Summary."), f" {description}"))
+    if facts_shown:
+        head += carried.carry([summary.block(facts_shown)], contents.carried)
+    if points:
+        head.append(Points(tuple(points)))
     sections = [
         Section("What to take", carried.carry(needs, contents.carried), "take", "What to take"),
         Section(
@@ -136,7 +140,7 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     return Document(
         title=manifest.report.title or f"{experiment}: {source} to {target} without autoregression",
         about=[f"Experiment {experiment} on {manifest.dataset}, {source} to {target}", contents.record["created"][:10]],
-        summary=[*lede, *([Points(tuple(points))] if points else [])],
+        summary=head,
         sections=[section for section in sections if section.blocks],
         files={
             "figures.csv": "figures.csv",

@@ -11,7 +11,6 @@ from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
 from workflow_src.evaluation.report.files import Pairs
 from workflow_src.evaluation.report.lines import Line
-from workflow_src.evaluation.report.markdown import signed
 from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
 
@@ -120,15 +119,13 @@ class Evidence:
                 return f"“{name}” was still learning when its training ended"
         return None
 
-    def interval_words(self, line: Line, other: Line) -> str:
-        """The corrected intervals of two lines' difference in words, of several seeds from the lowest to the highest
+    def intervals(self, line: Line, other: Line) -> dict[Metric, tuple[float, float]]:
+        """The corrected intervals of two lines' difference by metric, of several seeds from the lowest to the highest
         end; empty where they were not compared."""
         differences = self.differences(line, other) or ()
-        parts = []
+        intervals = {}
         for metric in self._measured(line):
             ends = [self.interval(metric, of_seed[metric.name]) for of_seed in differences if metric.name in of_seed]
             if ends:
-                low, high = min(low for low, _ in ends), max(high for _, high in ends)
-                unit = f" {metric.unit}" if metric.unit else ""
-                parts.append(f"between {signed(low, 1)} and {signed(high, 1)}{unit} {metric.title}")
-        return " and ".join(parts)
+                intervals[metric] = min(low for low, _ in ends), max(high for _, high in ends)
+        return intervals

@@ -1,25 +1,60 @@
-"""The headline of a report: at most three sentences about measured and tested figures."""
+"""The headline of a report: facts about measured and tested figures, as a table."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from workflow_src.evaluation.document import Caption, GroupRow, Table, table_of
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.lines import Group, Line
+from workflow_src.evaluation.report.markdown import signed
+from workflow_src.evaluation.report.tables import digits, row_words
+from workflow_src.spec import Metric
 
-# Reasons that a sentence names.
+# Reasons that a note names.
 MOST_REASONS = 3
 
 
-def summary(table: Sequence[Group], evidence: Evidence) -> list[str]:
-    """First the best trade of quality and speed by the rule of non-inferiority, then the number of beaten
+@dataclasses.dataclass(frozen=True)
+class Fact:
+    """Lines beside each other: the first one is what the title says. With corrected intervals of the difference of the
+    first two in points, and what else is known."""
+
+    title: str
+    lines: tuple[Line, ...]
+    intervals: Mapping[Metric, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    note: str = ""
+
+
+def summary(table: Sequence[Group], evidence: Evidence) -> list[Fact]:
+    """First the best trade of quality and speed by the rule of non-inferiority, with the number of beaten
     autoregressive rows, then what refinement gains."""
     lines = [line for group in table for line in group.lines]
     return [*_trade(lines, evidence), *_refined(table, lines, evidence)]
 
 
-def _trade(lines: Sequence[Line], evidence: Evidence) -> list[str]:
+def block(facts: Sequence[Fact]) -> Table:
+    """The facts as a table, with the figures that decide and milliseconds a sentence."""
+    metrics = dict.fromkeys(metric for fact in facts for line in fact.lines for metric, _ in line.deciding)
+    entries: list[GroupRow | dict[str, str]] = []
+    for fact in facts:
+        entries.append(GroupRow(fact.title))
+        for line in fact.lines:
+            figures = dict(line.deciding)
+            shown = {m.head: f"{m.factor * figures[m]:.1f}" if m in figures else "" for m in metrics}
+            latency = line.figures["latency_ms"]
+            entries.append({"": row_words(line.decode), **shown, "ms": "" if latency is None else digits(latency)})
+        if fact.intervals:
+            ends = {m.head: ", ".join(signed(end, 1) for end in fact.intervals.get(m, ())) for m in metrics}
+            entries.append({"": "difference", **{head: text and f"[{text}]" for head, text in ends.items()}, "ms": ""})
+    note = "The paired interval of the first row less the second, for all rows of the main table together."
+    notes = {"Difference": note if any(fact.intervals for fact in facts) else ""}
+    return table_of(entries, ("",), caption=Caption(" ".join(fact.note for fact in facts if fact.note), notes))
+
+
+def _trade(lines: Sequence[Line], evidence: Evidence) -> list[Fact]:
     """What the table shows about the trade of quality and speed, and what may be concluded from it.
 
     Rows are compared that were timed on the same kind of engine; where there are none, all rows.
@@ -38,10 +73,8 @@ def _trade(lines: Sequence[Line], evidence: Evidence) -> list[str]:
     beaten = [any(evidence.as_good(line, rival) for line in _faster(usable, rival)) for rival in rivals]
     unknown = [any(evidence.cannot_tell(line, rival) for line in _faster(usable, rival)) for rival in rivals]
     untold = sum(is_unknown and not is_beaten for is_unknown, is_beaten in zip(unknown, beaten, strict=True))
-    return [
-        _best_trade(usable, rivals, evidence) or _best_of_both(usable, rivals, evidence),
-        beaten_words(sum(beaten), untold, len(rivals)),
-    ]
+    best = _best_trade(usable, rivals, evidence) or _best_of_both(usable, rivals, evidence)
+    return [dataclasses.replace(best, note=beaten_words(sum(beaten), untold, len(rivals)))]
 
 
 def beaten_words(beaten: int, untold: int, rivals: int) -> str:
@@ -57,9 +90,9 @@ def _reasons(lines: Sequence[Line], evidence: Evidence) -> list[str]:
     return list(dict.fromkeys(filter(None, map(evidence.why_inconclusive, lines))))
 
 
-def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence) -> str:
+def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence) -> Fact | None:
     """The fastest row that is as good as every autoregressive one and faster than the best of them, or else the largest
-    gain in speed at equal quality; empty without either."""
+    gain in speed at equal quality; None without either."""
     as_good = [
         (line, best)
         for line in usable
@@ -69,50 +102,47 @@ def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Eviden
     ]
     if as_good:
         line, best = min(as_good, key=lambda pair: (pair[0].milliseconds, -pair[0].goodness))
-        role = "the fastest non-autoregressive row as good as every autoregressive one"
-        return _sentence(role, line, "beside the best of these,", best, evidence)
+        return _compared("the fastest row as good as every autoregressive one", line, best, evidence)
     equal = [
         (line, rival)
         for line in usable
         if (rival := line.rival) and line in _faster(usable, rival) and evidence.as_good(line, rival)
     ]
     if not equal:
-        return ""
+        return None
     line, rival = max(equal, key=lambda pair: (pair[1].milliseconds / pair[0].milliseconds, pair[0].goodness))
-    gain = f"{rival.milliseconds / line.milliseconds:.1f} times as fast as"
-    return _sentence("the largest gain at equal quality", line, gain, rival, evidence)
+    gain = f"the largest gain at equal quality, {rival.milliseconds / line.milliseconds:.1f} times as fast"
+    return _compared(gain, line, rival, evidence)
 
 
 def _best_of_both(
     candidates: Sequence[Line], rivals: Sequence[Line], evidence: Evidence, reasons: Sequence[str] = ()
-) -> str:
+) -> Fact:
     """The best row of both sorts by the table, and whether one is shown to be as good, or why nothing is concluded."""
     pairs = [(line, best) for line in candidates if (best := _best_peer(line, rivals))]
     pairs = pairs or [(line, max(rivals, key=lambda rival: rival.goodness)) for line in candidates]
     line, rival = max(pairs, key=lambda pair: pair[0].goodness)
     relation = "beside"
     if not reasons and evidence.pairs and not _reasons([line, rival], evidence):
-        relation = "neither shown to be as good as nor to be lower than"
+        relation = "not shown to be as good as, nor lower than,"
         if evidence.as_good(line, rival):
             relation = "as good as"
         elif evidence.lower(line, rival):
             relation = "lower than"
-    relation += " the best autoregressive one,"
-    return _sentence("the best non-autoregressive row", line, relation, rival, evidence, reasons)
+    title = f"the best non-autoregressive row, {relation} the best autoregressive one"
+    fact = _compared(title, line, rival, evidence)
+    if not reasons:
+        return fact
+    more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    note = f"Nothing is concluded: {', '.join(reasons[:MOST_REASONS])}{more}."
+    return dataclasses.replace(fact, intervals={}, note=note)
 
 
-def _sentence(
-    role: str, line: Line, relation: str, rival: Line, evidence: Evidence, reasons: Sequence[str] = ()
-) -> str:
-    """A line and what it is, its relation to another one, both with their figures, and the interval of their difference
-    or why nothing follows."""
+def _compared(role: str, line: Line, rival: Line, evidence: Evidence) -> Fact:
+    """A line and what it is beside another one."""
     kind = line.decode.engine.kind
     engines = f"With {line.decode.engine.kind_words}" if kind == rival.decode.engine.kind else "On different engines"
-    interval = evidence.interval_words(line, rival)
-    difference = f"; difference {interval}" if interval and not reasons else ""
-    more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
-    nothing = f"; nothing is concluded: {', '.join(reasons[:MOST_REASONS])}{more}" if reasons else ""
-    return f"{engines}, {role} is {_shown(line)}, {relation} {_shown(rival)}{difference}{nothing}."
+    return Fact(f"{engines}, {role}", (line, rival), evidence.intervals(line, rival))
 
 
 def _best_peer(line: Line, rivals: Sequence[Line]) -> Line | None:
@@ -127,7 +157,7 @@ def _faster(lines: Sequence[Line], rival: Line) -> list[Line]:
     return [line for line in peers if line.milliseconds < rival.milliseconds]
 
 
-def _refined(table: Sequence[Group], lines: Sequence[Line], evidence: Evidence) -> list[str]:
+def _refined(table: Sequence[Group], lines: Sequence[Line], evidence: Evidence) -> list[Fact]:
     """The refinement with the most steps beside its start and the reference row."""
     refined = [line for line in lines if line.decode.search.traceable and line.decode.plain]
     if not refined:
@@ -140,7 +170,7 @@ def _refined(table: Sequence[Group], lines: Sequence[Line], evidence: Evidence) 
     others = [line for line in (start, reference) if line]
     if not others or _reasons([best, *others], evidence):
         return []
-    return [f"Refined: {_shown(best)}, beside {' and '.join(map(_shown, others))}."]
+    return [Fact("Refined with the most steps", (best, *others))]
 
 
 def _preference(line: Line) -> tuple[bool, int, float]:
@@ -152,12 +182,3 @@ def _preference(line: Line) -> tuple[bool, int, float]:
 
 def _timed(line: Line) -> bool:
     return line.figures["latency_ms"] is not None
-
-
-def _shown(line: Line) -> str:
-    """A line with its figures that decide and its time."""
-    figures = " with ".join(
-        f"{metric.factor * value:.1f} {metric.unit and f'{metric.unit} '}{metric.title}"
-        for metric, value in line.deciding
-    )
-    return f"“{line.system}”, {line.label} ({figures}{f' in {line.milliseconds:.3g} ms' if _timed(line) else ''})"

@@ -61,14 +61,10 @@ def test_a_column_says_where_the_first_of_several_references_counts():
 
 
 @pytest.mark.parametrize(
-    ("ter", "error", "as_good", "words"),
-    [
-        (50.0, 0.1, True, "between +1.8 and +2.2"),
-        (55.0, 0.1, False, "between −3.2 and −2.8"),
-        (52.4, 0.5, False, "between −1.4 and +0.6"),
-    ],
+    ("ter", "error", "as_good", "interval"),
+    [(50.0, 0.1, True, (1.8, 2.2)), (55.0, 0.1, False, (-3.2, -2.8)), (52.4, 0.5, False, (-1.4, 0.6))],
 )
-def test_where_less_is_better_a_higher_figure_is_worse(ter, error, as_good, words):
+def test_where_less_is_better_a_higher_figure_is_worse(ter, error, as_good, interval):
     """Of two rows with the same BLEU, where TER decides: 52 against another figure."""
     deciding = dataclasses.replace(TER, decides=True)
     rows = [row("teacher", "greedy", 40.0, 52.0), row("lvm", "prior-mean", 40.0, ter)]
@@ -78,7 +74,8 @@ def test_where_less_is_better_a_higher_figure_is_worse(ter, error, as_good, word
     pairs = {(keys[1], keys[0]): {"bleu": PairedDifference(0.0, 0.0, 0.0), "ter": difference}}
     proof = Evidence.of(reports.results(rows).figures, pairs, 0.5, metrics=(main_metric(), deciding))
     assert proof.as_good(lines[1], lines[0]) is as_good
-    assert proof.interval_words(lines[1], lines[0]) == f"between +0.0 and +0.0 {BLEU} and {words} {TER.title}"
+    intervals = proof.intervals(lines[1], lines[0])
+    assert intervals[main_metric()] == (0, 0) and intervals[deciding] == pytest.approx(interval, abs=0.05)
 
 
 def test_results_are_read_without_the_plug_in_of_a_metric(tmp_path):

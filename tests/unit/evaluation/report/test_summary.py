@@ -1,21 +1,23 @@
-"""The summary: its first point, and cases without points."""
+"""The summary: which rows stand beside each other, and what is concluded from them."""
 
 from __future__ import annotations
 
+import pytest
 import reports
 from reports import manifest, row
-from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA_1, GREEDY, VALID
+from titles import BEAM_4, BLEU, GREEDY
 
 from workflow_src.evaluation.report import evidence
-from workflow_src.evaluation.report.summary import beaten_words, summary
-from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
+from workflow_src.evaluation.report.summary import Fact, beaten_words, block, summary
+from workflow_src.registry import main_metric
 
 TEACHER = (("teacher", "greedy", 39.0, 7.0), ("teacher", "beam-4", 41.0, 11.0))
 DECODES = reports.DECODES | {("lvm", "int8"): {"search": "prior-mean", "engine": "onnxruntime-int8"}}
+FASTEST, GAIN, BEST = "the fastest row as good as", "the largest gain at equal quality", "the best non-autoregressive"
 
 
-def points(*rows, **options) -> list[str]:
-    """The points of rows (system, name, BLEU, milliseconds[, validity])."""
+def facts_of(*rows, **options) -> list[Fact]:
+    """The facts about rows (system, name, BLEU, milliseconds[, validity])."""
     timed_rows = [
         row(*values[:3], latency_ms=values[3], validity=values[4] if len(values) > 4 else None) for values in rows
     ]
@@ -23,28 +25,28 @@ def points(*rows, **options) -> list[str]:
     return summary(reports.groups(timed_rows, manifest(DECODES), "none", proof), proof)
 
 
-BEST, FASTEST = "the best non-autoregressive row is ", "the fastest non-autoregressive row as good as every "
-UNTOLD = "neither shown to be as good as nor to be lower than"
+def first(*rows, **options) -> tuple[str, list[str], str]:
+    """The title of the first fact, the names of its rows, and its note."""
+    fact = facts_of(*rows, **options)[0]
+    return fact.title, [line.name for line in fact.lines], fact.note
 
 
 def test_the_fastest_row_as_good_as_every_autoregressive_one_comes_first():
     """40.9 is as good as 41.0 where the standard error is 0.05; 36.0 is lower than both."""
     rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5), ("lvm", "delta-2", 36.0, 1.0)]
-    first, beaten, _ = points(*rows)
-    assert first.startswith(f"With PyTorch, {FASTEST}") and beaten == beaten_words(2, 0, 2)
-    for shown in (f"“lvm”, {DELTA_1} (40.9 {BLEU} in 2.5 ms)", f"“teacher”, {BEAM_4} (41.0 {BLEU} in 11 ms)"):
-        assert shown in first
+    title, names, note = first(*rows)
+    assert title.startswith(f"With PyTorch, {FASTEST}")
+    assert names == ["delta-1", "beam-4"] and note == beaten_words(2, 0, 2)
     # Four other rows: 0.0125 of each interval are outside, 2.498 standard errors from its middle.
-    assert f"between −0.2 and +0.0 {BLEU}" in first
+    assert facts_of(*rows)[0].intervals[main_metric()] == pytest.approx((-0.2249, 0.0249), abs=1e-3)
 
 
 def test_few_sentences_make_nothing_equal():
     """The same figures with a large error."""
     rows = [*TEACHER, ("lvm", "prior-mean", 41.5, 3.0), ("lvm", "delta-1", 40.9, 2.5)]
-    first, beaten, *_ = points(*rows, error=2.0)
-    assert first.startswith(f"With PyTorch, {BEST}“lvm”, {PRIOR_MEAN.title} (41.5 {BLEU} in 3 ms), {UNTOLD}")
-    assert f"“teacher”, {BEAM_4} (41.0 {BLEU} in 11 ms); difference between " in first
-    assert beaten == beaten_words(0, 2, 2)
+    title, names, note = first(*rows, error=2.0)
+    assert BEST in title and "not shown" in title
+    assert names == ["prior-mean", "beam-4"] and note == beaten_words(0, 2, 2)
 
 
 def test_the_more_rows_are_looked_at_the_more_a_difference_needs():
@@ -52,66 +54,71 @@ def test_the_more_rows_are_looked_at_the_more_a_difference_needs():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 40.7, 1.0)]
     others = [("lvm", name, 30.0, 5.0) for name in ("delta-1", "delta-2", "delta-4")]
     others += [("lvm-raw", name, 30.0, 5.0) for name in ("prior-mean", "delta-1", "delta-2", "delta-4")]
-    assert FASTEST in points(*rows, error=0.09)[0]
-    assert UNTOLD in points(*rows, *others, error=0.09)[0]
+    assert FASTEST in first(*rows, error=0.09)[0]
+    assert "not shown" in first(*rows, *others, error=0.09)[0]
 
 
 def test_a_row_that_is_slower_than_the_best_autoregressive_one_does_not_lead():
     rows = [("teacher", "greedy", 47.0, 1.0), ("teacher", "beam-4", 48.0, 1.8), ("lvm", "prior-mean", 49.0, 5.0)]
-    first, beaten = points(*rows)
-    assert BEST in first and "as good as the best" in first and beaten == beaten_words(0, 0, 2)
+    title, _, note = first(*rows)
+    assert BEST in title and "as good as the best" in title and note == beaten_words(0, 0, 2)
 
 
 def test_where_none_is_as_good_as_all_the_largest_gain_at_equal_quality_comes_first():
     rows = [*TEACHER, ("lvm", "prior-mean", 38.8, 2.0), ("lvm", "delta-1", 38.9, 4.0)]
-    first, beaten, *_ = points(*rows)
-    assert (
-        f"is “lvm”, {PRIOR_MEAN.title} (38.8 {BLEU} in 2 ms), 3.5 times as fast as “teacher”, {GREEDY} (39.0" in first
-    )
-    assert f"between −0.3 and −0.1 {BLEU}" in first and beaten == beaten_words(1, 0, 2)
+    title, names, note = first(*rows)
+    assert GAIN in title and "3.5 times" in title
+    assert names == ["prior-mean", "greedy"] and note == beaten_words(1, 0, 2)
 
 
 def test_fewer_valid_outputs_are_not_as_good():
     """48.1 against 48.0 BLEU, 44.1 % valid outputs against 50.4 %."""
     rows = [("teacher", "beam-4", 48.0, 5.6, 0.504), ("lvm", "prior-mean", 48.1, 1.8, 0.441)]
-    assert points(*rows)[1] == beaten_words(0, 0, 1)
-    equal = points(rows[0], ("lvm", "prior-mean", 48.1, 1.8, 0.503))[0]
-    assert f"48.1 {BLEU} with 50.3 % {VALID} in 1.8 ms" in equal and FASTEST in equal
+    title, _, note = first(*rows)
+    assert "lower than" in title and note == beaten_words(0, 0, 1)
+    assert FASTEST in first(rows[0], ("lvm", "prior-mean", 48.1, 1.8, 0.503))[0]
     # Where the test set cannot tell it of one figure, it cannot tell it of the row.
-    assert beaten_words(0, 1, 1) in points(rows[0], ("lvm", "prior-mean", 49.9, 1.8, 0.503), error=0.5)
+    assert first(rows[0], ("lvm", "prior-mean", 49.9, 1.8, 0.503), error=0.5)[2] == beaten_words(0, 1, 1)
 
 
 def test_the_margin_is_the_experiments():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 40.2, 1.0)]
-    assert beaten_words(0, 0, 1) in points(*rows) and beaten_words(1, 0, 1) in points(*rows, margin=1.0)
+    assert first(*rows)[2] == beaten_words(0, 0, 1) and first(*rows, margin=1.0)[2] == beaten_words(1, 0, 1)
 
 
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
-    facts, beaten = points(*rows)
-    assert facts.startswith("On different engines, ") and beaten == beaten_words(0, 0, 1)
-    first, beaten = points(*rows, ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0))
-    assert first.startswith(f"With optimised engines (int8), {FASTEST}") and beaten == beaten_words(1, 0, 2)
-    assert f"{BEAM_4}, {CTRANSLATE2} int8 (41.0 {BLEU} in 2 ms)" in first
+    title, _, note = first(*rows)
+    assert title.startswith("On different engines, ") and note == beaten_words(0, 0, 1)
+    title, names, note = first(*rows, ("teacher", "beam-4-ctranslate2-int8", 41.0, 2.0))
+    assert title.startswith(f"With optimised engines (int8), {FASTEST}")
+    assert names == ["int8", "beam-4-ctranslate2-int8"] and note == beaten_words(1, 0, 2)
 
 
 def test_nothing_is_concluded_below_5_bleu_and_from_trainings_cut_short_beside_the_tables_facts():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "prior-mean", 42.0, 1.0), ("lvm", "delta-1", 42.5, 2.0)]
     for name in ("teacher", "lvm"):
-        (facts,) = points(*rows, unfinished=[name])
-        assert f"{BEST}“lvm”, {DELTA_1}" in facts and "as good" not in facts and "difference" not in facts
-        assert facts.endswith(f"nothing is concluded: “{name}” was still learning when its training ended.")
-    (facts,) = points(("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.5, 1.0))
-    assert facts.endswith(f"nothing is concluded: “teacher” has less than 5 {BLEU}.")
+        (fact,) = facts_of(*rows, unfinished=[name])
+        assert BEST in fact.title and "as good" not in fact.title and not fact.intervals
+        assert fact.lines[0].name == "delta-1" and f"“{name}” was still learning" in fact.note
+    (fact,) = facts_of(("teacher", "beam-4", 1.0, 11.0), ("lvm", "prior-mean", 1.5, 1.0))
+    assert f"“teacher” has less than 5 {BLEU}" in fact.note
+    # Without times the better one is said.
+    (fact,) = facts_of(("teacher", "beam-4", 41.0, None), ("lvm", "prior-mean", 36.0, None))
+    assert "lower than" in fact.title
 
 
-def test_what_refinement_gains_is_the_last_point():
-    rows = [*TEACHER, ("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0)]
-    sentences = points(*rows)
-    assert len(sentences) == 3
-    shown = [f"“lvm”, delta, L = 4 (35.5 {BLEU} in 4 ms)", f"“lvm”, {PRIOR_MEAN.title} (33.0 {BLEU} in 1 ms)"]
-    shown.append(f"“teacher”, {BEAM_4} (41.0 {BLEU} in 11 ms)")
-    assert [sentences[-1].index(text) for text in shown] == sorted(sentences[-1].index(text) for text in shown)
+def test_what_refinement_gains_is_the_last_fact_of_the_table():
+    rows = [("lvm", "prior-mean", 33.0, 1.0), ("lvm", "delta-4", 35.5, 4.0, 0.5)]
+    facts = facts_of(*TEACHER, *rows)
+    assert [line.name for line in facts[-1].lines] == ["delta-4", "prior-mean", "beam-4"]
+    shown = block(facts)
+    assert shown.heads[1] == BLEU and shown.heads[-1] == "ms"
+    figures = [["35.5", "50.0", "4.00"], ["33.0", "–", "1.00"], ["41.0", "–", "11.0"]]
+    assert [list(row[1:]) for row in shown.rows[-3:]] == figures and shown.rows[-1][0] == f"teacher, {BEAM_4}"
+    (measured, *_) = facts_of(("teacher", "greedy", 28.0, 7.0), ("lvm", "prior-mean", 24.0, 1.0))
+    difference = block([measured]).rows[-1]
+    assert difference[1:] == ["[−4.1, −3.9]", "–"] and block([measured]).rows[2][0] == f"teacher, {GREEDY}"
 
 
 def test_every_seed_must_be_as_good():
