@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.cli.operations import Operations
-from workflow_src.cli.texts import first_pairs, subword_lengths
+from workflow_src.cli.texts import characters, first_pairs, subword_lengths
 from workflow_src.config.costs import Sizes, sentence_length, sized, training_pairs
 from workflow_src.config.datasets import GroupSplit
 from workflow_src.config.plan import Plan
@@ -64,18 +64,18 @@ def sizes(
         sources["pairs"] = "lines of your texts"
     estimated = not pairs and not encoded
     pairs = training_pairs(plan, pairs or counted[0] or lines)
-    sample = Sample() if encoded or not pairs else sampled(plan, pairs)
+    sample = sampled(plan, pairs) if pairs else Sample()
+    lengths = () if encoded else sample.lengths
     if estimated and pairs and plan.loaded.cleaning:
         pairs = max(1, round(pairs * sample.kept))
         by = f"less what filters leave out of the first {sample.read:,} pairs" if sample.read else "before filters"
         sources["pairs"] = f"{sources['pairs']}, {by}"
-    if sample.lengths and not length:
-        length = sum(map(sum, sample.lengths)) / (2 * len(sample.lengths))
-        sources["length"] = f"counted in the first {len(sample.lengths):,} pairs"
+    if lengths and not length:
+        length = sum(map(sum, lengths)) / (2 * len(lengths))
+        sources["length"] = f"counted in the first {len(lengths):,} pairs"
     length = sentence_length(plan, length or counted[1])
-    longer_sides = tuple(map(max, sample.lengths))
-    limit = length_limit(plan, longer_sides, encoded)
-    return CountedSizes(pairs, length, monolingual_lines(plan), sources, limit)
+    limit = length_limit(plan, tuple(map(max, lengths)), encoded)
+    return CountedSizes(pairs, length, monolingual_lines(plan), sample.characters, sources, limit)
 
 
 def mean_length(encoded: Mapping[str, Any]) -> float:
@@ -95,11 +95,13 @@ def read_encoded(summary: Path) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """The first training pairs: how many were read, the share that filters keep, and subwords of the kept pairs."""
+    """The first training pairs: how many were read, the share that filters keep, and of the kept pairs their subwords
+    and the characters of a vocabulary."""
 
     read: int = 0
     kept: float = 1.0
     lengths: Sequence[tuple[int, int]] = ()
+    characters: int = 0
 
 
 def sampled(plan: Plan, pairs: int) -> Sample:
@@ -113,7 +115,8 @@ def sampled(plan: Plan, pairs: int) -> Sample:
         steps = steps_of(plan.loaded.cleaning, (recipe.source, recipe.target), 0)
         kept = [pair for _, pair in clean(first, steps)] if plan.loaded.cleaning else first
         texts = [(pair.source, pair.target) for pair in kept]
-        return Sample(len(first), len(kept) / len(first) if first else 1.0, subword_lengths(plan, texts, pairs))
+        share = len(kept) / len(first) if first else 1.0
+        return Sample(len(first), share, subword_lengths(plan, texts, pairs), characters(plan, texts))
     except InputError:
         # `check` and the job that reads them report the error.
         return Sample()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,12 @@ def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
     return shares_of(texts)
 
 
+def characters(plan: Plan, pairs: Iterable[tuple[str, str]]) -> int:
+    """Distinct characters of sampled pairs that a vocabulary has: of both sides, or of the side with more of them."""
+    sides = [set().union(*lines) - {" "} for lines in zip(*pairs, strict=True)]
+    return len(set().union(*sides)) if plan.recipe.subwords.joint else max(map(len, sides), default=0)
+
+
 def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int) -> list[tuple[int, int]]:
     """Subwords of both sides of sampled pairs of a training text of `pair_count` pairs.
 
@@ -134,7 +140,7 @@ def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: in
             return learn(settings, source, target, Path(name) / "subwords", placeholders=kinds)
 
         try:
-            return _lengths(learnt(settings.sized(pair_count)), pairs)
+            return _lengths(learnt(settings.sized(pair_count, characters(plan, pairs))), pairs)
         except ConfigError:
             # A sample may have fewer subwords than its text.
             return _lengths(learnt(settings.model_copy(update={"vocabulary_size": AUTO})), pairs)

@@ -33,12 +33,13 @@ class Sizes:
     """Sizes of a corpus that work depends on.
 
     `pairs` for training, None where unknown; `length`, mean subwords of a sentence; `monolingual`, lines of text of the
-    source language, None where unknown.
+    source language, None where unknown; `characters`, distinct ones of a vocabulary's text, as far as these are known.
     """
 
     pairs: int | None
     length: float
     monolingual: int | None = None
+    characters: int = 0
 
     def sentences(self, split: str) -> int | None:
         """Number of sentences; an unknown monolingual count is taken as that of pairs."""
@@ -141,7 +142,7 @@ def sized(plan: Plan, sizes: Sizes) -> Plan:
     """The plan with numbers in place of auto, for a corpus of these sizes."""
     pairs = sizes.pairs or 1
     tokens, monolingual_tokens = (round(count * (sizes.length + 1)) for count in (pairs, sizes.monolingual or pairs))
-    return Plan(plan.loaded.sized(pairs, tokens, monolingual_tokens))
+    return Plan(plan.loaded.sized(pairs, tokens, monolingual_tokens, sizes.characters))
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:

@@ -669,7 +669,7 @@ class SubwordsConfig(Frozen):
     method: Literal["sentencepiece", "subword-nmt"] = "sentencepiece"
     model: Literal["unigram", "bpe"] = "unigram"
     vocabulary_size: Annotated[int, Field(gt=8)] | Literal["auto"] = Field(
-        32000, description="of each side where they are not joint; auto: by the number of training pairs"
+        32000, description="of each side where they are not joint; auto: by training pairs and their characters"
     )
     joint: bool = Field(True, description="one vocabulary for both languages")
     character_coverage: float = Field(1.0, ge=0.98, le=1)
@@ -680,11 +680,13 @@ class SubwordsConfig(Frozen):
             raise ConfigError("model", self.model, problem="method is subword-nmt", allowed=["bpe"])
         return self
 
-    def sized(self, pairs: int) -> SubwordsConfig:
-        """These settings with a number in place of auto, for a training text of so many pairs."""
+    def sized(self, pairs: int, characters: int = 0) -> SubwordsConfig:
+        """These settings with a number in place of auto, for a training text of so many pairs and characters."""
         if self.vocabulary_size != AUTO:
             return self
-        return self.model_copy(update={"vocabulary_size": vocabulary_size(pairs)})
+        # subword-nmt has each character twice: within a word and at its end.
+        single = 2 * characters if self.method == "subword-nmt" else characters
+        return self.model_copy(update={"vocabulary_size": vocabulary_size(pairs, single)})
 
     @property
     def size(self) -> int:

@@ -295,14 +295,16 @@ class Loaded:
         """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
         return self.corpus.tokeniser
 
-    def sized(self, pairs: int, tokens: int, monolingual: int | None = None) -> Loaded:
+    def sized(self, pairs: int, tokens: int, monolingual: int | None = None, characters: int = 0) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.
 
         `monolingual`: target tokens of translated text of the source language; None: as many as `tokens`. Tokens count
-        end symbols. For estimates and requests: jobs take the numbers from the texts themselves.
+        end symbols. `characters`: distinct ones of a text of the vocabulary. For estimates and requests: jobs take the
+        numbers from the texts themselves.
         """
         recipe = self.config.recipe
-        recipe = recipe.model_copy(update={"subwords": recipe.copied_subwords() or recipe.subwords.sized(pairs)})
+        subwords = recipe.copied_subwords() or recipe.subwords.sized(pairs, characters)
+        recipe = recipe.model_copy(update={"subwords": subwords})
         systems = {name: system.sized(tokens, monolingual) for name, system in self.systems.items()}
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
 

@@ -19,6 +19,9 @@ AUTO: Literal["auto"] = "auto"
 # Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.
 SUBWORDS_A_ROOT = 10
 FEWEST_SUBWORDS, MOST_SUBWORDS = 500, 32_000
+# Single characters among these: those of alphabets. A script with more of them, as of Chinese or Japanese, would leave
+# no room for longer subwords, and the other language would be spelt in letters.
+ALPHABETS = 200
 # Target tokens of a text that is seen once. One of a hundredth of this is seen ten times.
 SEEN_ONCE = 160_000_000
 # Shares of `max_steps` that are a warm-up, the updates between validations and those between saved states.
@@ -38,10 +41,14 @@ MaxLength = Annotated[
 ]
 
 
-def vocabulary_size(pairs: int) -> int:
-    """Subwords for a training text of so many pairs, in hundreds, within the bounds above."""
+def vocabulary_size(pairs: int, single: int = 0) -> int:
+    """Subwords for a training text of so many pairs: in hundreds, within the bounds above, and further ones for single
+    characters.
+
+    `single` counts subwords that are single characters of the text; those beyond `ALPHABETS` come on top.
+    """
     hundreds = round(SUBWORDS_A_ROOT * math.sqrt(pairs) / 100)
-    return min(max(100 * hundreds, FEWEST_SUBWORDS), MOST_SUBWORDS)
+    return min(max(100 * hundreds, FEWEST_SUBWORDS), MOST_SUBWORDS) + max(0, single - ALPHABETS)
 
 
 def max_length(lengths: Iterable[int]) -> int:

@@ -8,7 +8,7 @@ import io
 import itertools
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from workflow_src.config.datasets import SubwordsConfig
@@ -69,18 +69,25 @@ def learn_model(
 
     if settings.vocabulary_size != AUTO:
         return learn(settings)
-    settings = settings.sized(lines)
+    counts = collections.Counter[str]()
+    for line in _sample(files, lines):
+        counts.update(line)
+    del counts[" "]
+    settings = settings.sized(lines, len(_alphabet(counts, settings.character_coverage, frozenset())))
     try:
         return learn(settings)
     except _TooLarge as unfit:
-        size = unfit.limit
-    except _TooSmall as unfit:
-        # Characters come first, and then as many longer subwords as another text gets in all.
-        size = unfit.limit + settings.size
-    try:
-        return learn(settings.model_copy(update={"vocabulary_size": size}))
-    except _TooLarge as unfit:
         return learn(settings.model_copy(update={"vocabulary_size": unfit.limit}))
+
+
+def _stride(files: list[Path], lines: int) -> int:
+    """Of texts of `lines` lines each, every so many-th line is learned from."""
+    return max(1, -(-lines * len(files) // MOST_LINES))
+
+
+def _sample(files: list[Path], lines: int) -> Iterator[str]:
+    """The lines that are learned from, evenly spread."""
+    return itertools.islice(itertools.chain.from_iterable(map(read_lines, files)), 0, None, _stride(files, lines))
 
 
 def _no_words(files: list[Path]) -> ArtifactError:
@@ -92,9 +99,8 @@ def _learn_sentencepiece(
 ) -> dict[str, bytes]:
     import sentencepiece
 
-    total = lines * len(files)
-    every = max(1, -(-total // MOST_LINES))
-    learned_from = itertools.islice(itertools.chain.from_iterable(map(read_lines, files)), 0, None, every)
+    total, every = lines * len(files), _stride(files, lines)
+    learned_from = _sample(files, lines)
     if every > 1:
         log.info("subwords are learned from %s of %s lines, evenly spread", f"{-(-total // every):,}", f"{total:,}")
     escape, model = Escape(reserved=RESERVED | frozenset(symbols)), io.BytesIO()
@@ -153,7 +159,11 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: 
     if not words:
         raise _no_words(files)
     reserved = RESERVED | frozenset(symbols)
-    alphabet = _alphabet(words, settings.character_coverage, reserved)
+    counts = collections.Counter[str]()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    alphabet = _alphabet(counts, settings.character_coverage, reserved)
     characters = [*alphabet, *NIBBLES, *symbols]
     base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
     merges = settings.size - len(base)
@@ -177,14 +187,12 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: 
     return {ending: ("\n".join(lines) + "\n").encode() for ending, lines in contents.items()}
 
 
-def _alphabet(words: collections.Counter[str], coverage: float, reserved: frozenset[str]) -> list[str]:
-    """The characters that together make up the share `coverage` of the text, the most frequent ones, in code order."""
-    counts: collections.Counter[str] = collections.Counter()
-    for word, count in words.items():
-        for character in word:
-            counts[character] += count
-    for character in reserved:
-        counts.pop(character, None)
+def _alphabet(counts: Mapping[str, int], coverage: float, reserved: frozenset[str]) -> list[str]:
+    """The characters that together make up the share `coverage` of the text, the most frequent ones, in code order.
+
+    `counts` are those of all characters.
+    """
+    counts = {character: count for character, count in counts.items() if character not in reserved}
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     total, covered, chosen = sum(counts.values()), 0, []
     for character, count in ranked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,24 @@ def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
     # Without the texts, one is assumed.
     (tmp_path / "my.de").unlink()
     assert sizes(plan).sources["length"] == "assumed"
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_many_characters_are_counted_into_the_vocabulary(own_text, tmp_path, joint):
+    """As learning counts them from the same text, before and after it was encoded."""
+    source = random.Random(1)
+    characters = [chr(0x4E00 + number) for number in range(600)]
+    words = ["".join(source.sample(characters, 2)) for _ in range(1500)]
+    texts = {"de": [source.choices(words, k=5) for _ in range(4000)], "en": [characters[:20]] * 4000}
+    for code, lines in texts.items():
+        (tmp_path / f"my.{code}").write_text("".join(f"{' '.join(line)}\n" for line in lines))
+    text = Path("mine.yaml").read_text()
+    kind = f"recipe:\n  subwords: {{vocabulary_size: auto, character_coverage: 1.0, joint: {str(joint).lower()}}}\n"
+    Path("many.yaml").write_text(text.replace("recipe:\n", kind))
+    plan = Plan(read_configuration("many.yaml"))
+    learned = subwords.learn(plan.recipe.subwords, "my.de", "my.en", tmp_path / "subwords")
+    for encoded in (None, {"pairs": 4000, "source_tokens": 40_000, "target_tokens": 40_000}):
+        assert numbered(plan, sizes(plan, 4000, encoded=encoded)).recipe.subwords.size == learned.source_size > 900
 
 
 def test_pairs_that_filters_leave_out_are_not_counted(own_text, tmp_path):

@@ -72,7 +72,7 @@ WORDS = [f"{a}{b}{c}" for a in ("ba", "ku", "mi") for b in ("lo", "ne", "ras") f
 
 @pytest.mark.parametrize("kind", [{}, {"method": "subword-nmt", "model": "bpe"}], ids=["sentencepiece", "subword-nmt"])
 def test_a_size_by_the_corpus(texts, kind):
-    """500 for a small text; less where the text allows no more; and beside more characters than that, as many more."""
+    """500 for a small text; less where the text allows no more."""
     source = random.Random(1)
     lines = [" ".join("".join(source.choices("abcdefghijklmnop", k=6)) for _ in range(8)) for _ in range(400)]
     for code in ("de", "en"):
@@ -85,19 +85,27 @@ def test_a_size_by_the_corpus(texts, kind):
     small = Subwords.load(texts / "results" / "subwords")
     assert 30 < small.source_size < 500
     assert small.decode_target(small.encode_target(WORDS)) == WORDS
-    # As Chinese: words of two of many characters.
-    characters = [chr(0x4E00 + number) for number in range(700)]
+
+
+@pytest.mark.parametrize("number", [150, 440, 700])
+@pytest.mark.parametrize("kind", [{}, {"method": "subword-nmt", "model": "bpe"}], ids=["sentencepiece", "subword-nmt"])
+def test_many_characters_leave_room_for_longer_subwords(texts, kind, number):
+    """As Chinese beside English: the other language is not spelt in letters, however many characters there are."""
+    source = random.Random(1)
+    characters = [chr(0x4E00 + place) for place in range(number)]
     pairs = ["".join(source.sample(characters, 2)) for _ in range(900)]
-    lines = ["".join(source.sample(pairs, 6)) for _ in range(1500)] + ["".join(characters)]
-    for code in ("de", "en"):
+    chinese = ["".join(source.sample(pairs, 6)) for _ in range(1500)] + ["".join(characters)]
+    english = [" ".join(source.choices(WORDS, k=5)) for _ in chinese]
+    for code, lines in (("de", chinese), ("en", english)):
         (texts / code).write_text("\n".join(lines) + "\n")
     run(texts, vocabulary_size="auto", character_coverage=1.0, **kind)
-    large = Subwords.load(texts / "results" / "subwords")
+    subwords = Subwords.load(texts / "results" / "subwords")
     # subword-nmt has each character twice: within a word and at its end.
-    single = 700 if not kind else 1400
-    assert single + 450 < large.source_size < single + 600
-    assert large.decode_target(large.encode_target(lines[:3])) == lines[:3]
-    assert large.description["sizes"]["target"] == large.target_size
+    single = (2 if kind else 1) * (number + 18)
+    assert 250 < subwords.source_size - single < 500
+    assert subwords.decode_target(subwords.encode_target(chinese[:3])) == chinese[:3]
+    assert all(len(ids) < 10 for ids in subwords.encode_target(english))
+    assert subwords.description["sizes"]["target"] == subwords.target_size
 
 
 def test_each_language_has_a_size_that_fits_it(texts):
