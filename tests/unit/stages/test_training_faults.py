@@ -128,7 +128,7 @@ def one_thread():
 
 def test_a_stopped_or_killed_training_goes_on_and_ends_with_the_same_bits(words_of, run_stage, one_thread, tmp_path):
     """Stopped, its exit code is 75, and the log says where the state is; killed, it goes on from the newest one."""
-    short = {"max_steps": 100, "save_every": 20, "validate_every": 25}
+    short = {"max_steps": 140, "save_every": 20, "validate_every": 35}
     words = words_of("lvm", tmp_path / "out", **short)
     last = 0
     for number, step in ((signal.SIGTERM, 10), (signal.SIGUSR1, 25)):
