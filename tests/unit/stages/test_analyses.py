@@ -15,6 +15,8 @@ from titles import DELTA_1, SCORE_1, row_label
 
 from workflow_src.config.metrics import default_measured
 from workflow_src.data.repetitions import collapse_repetitions
+from workflow_src.evaluation.analyses.marginal import MarginalSettings
+from workflow_src.evaluation.analyses.marginal.measure import marginals
 from workflow_src.evaluation.analyses.tokens.measure import compare
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
@@ -100,7 +102,7 @@ def of_search(row):
     return {key: value for key, value in row.items() if key not in SCORE}
 
 
-def test_marginals_of_every_procedure(run):
+def test_marginals_of_every_procedure(run, tiny_bundles, tiny):
     analysis = run("marginal")
     assert analysis["analysis"] == "marginal" and analysis["split"] == "dev" and analysis["sentences"] == 4
     curves = curves_of(analysis)
@@ -115,6 +117,17 @@ def test_marginals_of_every_procedure(run):
     # The same without the other searches and steps.
     single = run("marginal", searches=[SCORE], steps=[2])
     assert single["rows"][1] == curves["score", "score"][2]
+    # Each sentence with its own output.
+    translator = Translator.load(tiny_bundles["lvm"], device="cpu", threads=1)
+    lines = (tiny.corpus / "dev.de").read_text().splitlines()[:4]
+    settings = translator.request("delta", steps=1).settings
+    outputs = translator.search(lines, translator.request(settings, normalised=True)).tokens
+    sources, draws = translator.subwords.encode_source(lines), MarginalSettings(samples=12, seed=1)
+    estimates = [
+        marginals(translator.models["lvm"], [*ids, EOS], [output], draws, number, translator.runtime.device)[0].value
+        for number, (ids, output) in enumerate(zip(sources, outputs, strict=True))
+    ]
+    assert curves["lvm", "delta"][1]["log_probability"] == pytest.approx(sum(estimates) / 4, rel=1e-4)
 
 
 def test_tokens_of_every_procedure(run, tiny_bundles, tiny):
