@@ -80,6 +80,8 @@ def test_capitals_follow_the_language(text, language, capitals, titles):
 )
 def test_accents_go_from_latin_and_greek_letters_alone(text, plain):
     assert no_accents(text) == plain
+    # A target is written as it should be.
+    assert augmenter(no_accents=1)("schläft à Paris", text)[:2] == ("schlaft a Paris", text)
 
 
 def edits(one, other):
