@@ -246,6 +246,8 @@ def test_published_figures_stand_beside_ours_in_their_convention(
     heads = next(row for row in rows if head in row)
     assert heads[1:4] == [BLEU, head, "ours, same convention"]
     assert next(row[1:4] for row in rows if row[0].startswith(SCORE_4)) == ["34.9 [34.1, 35.7]", "29.1", ours]
+    # By every convention, in a table of its own.
+    assert ["score", "score-4", "1", "34.9", "35.9", "37.9"] in rows
     # Nothing was published for the others.
     assert next(row for row in rows if row[0] == SCORE_1)[2:4] == ["–", "–"]
     markdown = squeezed(markdown_of(folder))

@@ -44,12 +44,15 @@ def column(head: str, **facts) -> list[str]:
 def test_the_table_counts_pairs_words_drops_by_reason_and_sentences_in_train():
     shared = {"dev": {"source": 0, "target": 0, "pair": 0}, "test": {"source": 37, "target": 1012, "pair": 5}}
     texts = {"raw": encoded(pairs=9383, dropped={"source-too-long": 2000, "target-too-long": 972})}
-    with_shared = {"counts": CONTENT.model_copy(update={"found_in_train": shared}), "texts": texts}
+    with_shared = {
+        "counts": CONTENT.model_copy(update={"found_in_train": shared, "inline_elements": {"dev": 3}}),
+        "texts": texts,
+    }
     assert column("text", **with_shared) == ["train", "dev", "test", "trained on: raw"]
     assert column("words", **with_shared) == ["100,000 en, 90,000 ro", "4 en, 3 ro", "–", "–"]
     assert column("left out", **with_shared) == [
         "800 another translation kept, 82 beside a sentence of dev or test",
-        "none",
+        "3 inline elements",
         "none",
         "2,000 source over max_length, 972 target over max_length",
     ]
@@ -60,6 +63,11 @@ def test_the_table_counts_pairs_words_drops_by_reason_and_sentences_in_train():
     assert column("pair in train", **with_shared) == ["–", "0", "5", "–"]
     assert column("max_length", **with_shared) == ["–", "–", "–", "64"]
     assert tables(CorpusSummary()) == []
+
+
+def test_how_a_text_was_split_is_said_below_its_table():
+    table = next(block for block in corpus.blocks(CONTENT, None, {}, {}, (), ("ro", "en")) if isinstance(block, Table))
+    assert "each sentence in Romanian" in table.caption.notes["Splits"]
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
@@ -121,15 +129,15 @@ def test_the_table_of_cleaning_has_counts_shares_reasons_and_examples():
 
 def test_the_summary_warns_of_training_pairs_that_are_left_out_and_of_test_pairs_in_train():
     shared = {"dev": {"source": 9, "target": 9, "pair": 9}, "test": {"source": 60, "target": 70, "pair": 50}}
-    leaking = CONTENT.model_copy(update={"found_in_train": shared})
+    leaking = CONTENT.model_copy(update={"found_in_train": shared, "looks_tokenised": {"test": {"de": 0.9}}})
     texts = {
         "raw": encoded(pairs=977, dropped={"source-too-long": 23}),
         "few": encoded(pairs=981, dropped={"source-too-long": 19}),
         # Unlikely pairs are left out because the user asks for it.
         "likely": encoded(pairs=500, dropped={"source-too-long": 9, "unlikely": 491}),
     }
-    lost, unread, repeated = corpus.warnings(leaking, texts, {"small": 100, "large": 3}, ["test"])
+    lost, unread, tokenised, repeated = corpus.warnings(leaking, texts, {"small": 100, "large": 3}, ["test"])
     assert "text raw lacks 2.3 % of its pairs" in lost and "23 source over max_length" in lost and "is 64" in lost
     assert "System small was trained without 100 pairs" in unread
-    assert "50 of 500 (10.0 %)" in repeated
+    assert "de in test (90%)" in tokenised and "50 of 500 (10.0 %)" in repeated
     assert corpus.warnings(CONTENT, {"few": texts["few"]}, {"large": 3}, ["test"]) == []

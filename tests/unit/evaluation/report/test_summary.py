@@ -86,6 +86,10 @@ def test_the_margin_is_the_experiments():
     assert first(*rows)[2] == beaten_words(0, 0, 1) and first(*rows, margin=1.0)[2] == beaten_words(1, 0, 1)
 
 
+def test_a_row_as_slow_as_its_rival_does_not_beat_it():
+    assert first(*TEACHER, ("lvm", "prior-mean", 39.0, 11.0))[2] == beaten_words(0, 0, 2)
+
+
 def test_engines_of_different_kinds_are_not_compared():
     rows = [("teacher", "beam-4", 41.0, 11.0), ("lvm", "int8", 41.5, 0.5)]
     title, _, note = first(*rows)
