@@ -21,7 +21,7 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data.escapes import NIBBLES, RESERVED, unescape
 from workflow_src.data.learn_subwords import learn_model
-from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.lines import check_parallel, zipped_lines
 from workflow_src.data.placeholders import NUMBERS, SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.data.segmenters import Segmenter, read_segmenter
@@ -330,7 +330,7 @@ def _without_placeholders(texts: list[Path], placeholders: Placeholders, folder:
     """Copies of two line-aligned texts in `folder`, without placeholders that both sides have."""
     copies = [folder / name for name in ("source", "target")]
     with atomic(copies[0]) as source_copy, atomic(copies[1]) as target_copy:
-        for source, target in zip(*map(read_lines, texts), strict=True):
+        for source, target in zipped_lines(*texts):
             symbols = placeholders.symbols(source, target)
             source_copy.write(placeholders.without(source, symbols) + "\n")
             target_copy.write(placeholders.without(target, symbols) + "\n")

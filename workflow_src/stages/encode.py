@@ -23,7 +23,7 @@ from workflow_src.data import encoded
 from workflow_src.data.augment import Augmented, Augmenter
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out, warn_of_losses
-from workflow_src.data.lines import check_parallel, read_lines
+from workflow_src.data.lines import check_parallel, read_lines, zipped_lines
 from workflow_src.data.normalise import normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.raw import Places
@@ -200,8 +200,8 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
         # Lines of generated corpora come from no file.
         name, number = (names[side], origin) if names[side] else (name, number)
     numbers = {row for row, _, _ in rows}
-    pairs = zip(read_lines(texts[0]), read_lines(texts[1]), strict=True)
-    fewest = min(max(map(len, pair)) for row, pair in enumerate(pairs) if row in numbers)
+    pairs = enumerate(zipped_lines(*texts))
+    fewest = min(max(map(len, pair)) for row, pair in pairs if row in numbers)
     note = f", the first of {len(rows):,} such pairs" if len(rows) > 1 else ""
     return ArtifactError(
         name,
