@@ -62,6 +62,16 @@ def test_groups_and_their_order():
     ]
 
 
+def test_a_model_stands_before_its_refiners_whatever_its_family():
+    systems = {**reports.SYSTEMS, "ctc": reports.SYSTEMS["lvm"] | {"family": "nat", "preset": "tiny-vae"}}
+    systems["score"] = reports.SYSTEMS["score"] | {"base": "ctc"}
+    decodes = {("ctc", "prior-mean"): {"search": "prior-mean"}, ("score", "score-1"): reports.stepped("score", 1)}
+    rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
+    rows[1] |= {"system": "ctc", "family": "nat"}
+    (group,) = reports.groups(rows, manifest(decodes, systems), removed="none")
+    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
+
+
 def test_several_seeds_give_mean_and_deviation():
     bleus = [30.0, 31.0, 33.5]
     rows = [row("lvm", "delta-1", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
