@@ -141,8 +141,10 @@ def read_subwords(folder: Path, description: Description) -> Subwords:
     return subwords
 
 
-def check_weights(folder: Path, description: Description) -> None:
-    """Raises ArtifactError for weights that are missing or others, and for settings that are not a family's."""
+def check_weights(folder: Path, description: Description) -> dict[str, Any]:
+    """The settings of the networks by name. Raises ArtifactError for weights that are missing or others, and for
+    settings that are not a family's."""
+    settings_by_name: dict[str, Any] = {}
     for name, network in description.models.items():
         path = folder / network.weights
         if not path.is_file():
@@ -151,13 +153,14 @@ def check_weights(folder: Path, description: Description) -> None:
             raise ArtifactError(path, f"does not match the checksum in {DESCRIPTION}", COPY_AGAIN)
         declared = registry.families()[network.family]
         place = f"{folder / DESCRIPTION}: models.{name}.model"
-        settings: Any = checked(declared.model, network.model, place, AGAIN)
+        settings = settings_by_name[name] = checked(declared.model, network.model, place, AGAIN)
         if declared.imported:
             continue
         # A network may use a weight several times, but not so often.
         needed = most_weights(declared, settings, network.sizes.target)
         if needed > 1000 * path.stat().st_size:
             raise ArtifactError(place, f"describes {needed:,.0f} weights, and {network.weights} is too small", AGAIN)
+    return settings_by_name
 
 
 def _check_plugins(folder: Path, description: Description) -> None:

@@ -23,7 +23,6 @@ from workflow_src.nn.layers import narrow_stacks
 from workflow_src.nn.models import AutoregressiveModel
 from workflow_src.nn.weights import set_weights
 from workflow_src.records.atomic import load_tensors
-from workflow_src.records.checked import checked
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.runtime.device import Runtime, cores, set_threads
@@ -248,10 +247,7 @@ def open_engine_folder(
     name, *further_networks = description.models
     if further_networks:
         raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
-    network = description.models[name]
-    kind = registry.families()[network.family].model
-    settings: Any = checked(kind, network.model, f"{folder / DESCRIPTION}: models.{name}.model", AGAIN)
-    bundle.check_weights(folder, description)
+    settings = bundle.check_weights(folder, description)[name]
     threads = threads or cores()
     set_threads(threads)
     subwords = bundle.read_subwords(folder, description)

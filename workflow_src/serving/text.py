@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from workflow_src.config.experiment import REMOVALS, Removal
@@ -20,17 +20,10 @@ from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, short_repr
 from workflow_src.serving.bundle import Description
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
-from workflow_src.serving.translations import Translation, of_lines, of_sentences
+from workflow_src.serving.translations import Hypothesis, Translation, distinct, of_lines
 from workflow_src.types import EOS, Ranked
 
 log = logging.getLogger("continuum")
-
-
-class _OfThread(threading.local):
-    """What is kept for each thread."""
-
-    def __init__(self) -> None:
-        self.timings = {"encode": 0.0, "decode": 0.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +44,12 @@ class TextProcessor:
     def __init__(self, description: Description, subwords: Subwords, reader: Any):
         self.languages, self.subwords, self.reader = description.languages, subwords, reader
         self._source, self._target = normalisers(description, subwords)
-        self._of_thread = _OfThread()
+        self._of_thread = threading.local()
 
     @property
     def timings(self) -> dict[str, float]:
         """Seconds that the last call of this thread spent on subwords: {"encode", "decode"}."""
-        return self._of_thread.timings
+        return self._of_thread.__dict__.setdefault("timings", {"encode": 0.0, "decode": 0.0})
 
     def normalised(self, lines: list[str], request: Request) -> list[str]:
         """The lines, normalised unless they already are."""
@@ -151,30 +144,27 @@ class TextProcessor:
         if self.restores(request):
             placeholder_sources = [text for text, entries in zip(sources.texts, ranked, strict=True) for _ in entries]
         outputs = [tokens for entries in ranked for _, tokens in entries]
-        texts = self.text(outputs, removal, placeholder_sources)
-        source_pieces: list[list[str]] = [[] for _ in sources.ids]
-        target_pieces: Callable[[list[int]], list[str]] | None = None
-        if request.details:
-            source_pieces = [self._numbered(self.reader.pieces_source([*source, EOS])) for source in sources.ids]
-            target_pieces = lambda tokens: self._numbered(self.subwords.pieces_target(tokens))  # noqa: E731
-        sentences = of_sentences(ranked, texts, origins, source_pieces, target_pieces)
-        outcomes = self.subwords.placeholder_outcomes(best, sources.texts) or [{}] * len(sentences)
-        entries = zip(sentences, sources.texts, outcomes, strict=True)
-        sentences = [self._with_losses(*entry) for entry in entries]
+        texts = iter(self.text(outputs, removal, placeholder_sources))
+        outcomes = self.subwords.placeholder_outcomes(best, sources.texts) or [{}] * len(ranked)
+        sentences = []
+        for number, (source, source_text, entries) in enumerate(zip(sources.ids, sources.texts, ranked, strict=True)):
+            hypotheses = []
+            for place, (score, tokens) in enumerate(entries):
+                pieces = self._numbered(self.subwords.pieces_target(tokens)) if request.details else ()
+                positions = None if origins is None else tuple(origins[number][place])
+                hypotheses.append(Hypothesis(next(texts), score, tuple(pieces), positions))
+            unknown, lost = self.reader.unknown_source(source_text), []
+            if unknown:
+                # Marks of sentences are those of each language.
+                words = Counter(character for character in unknown if character not in MARKS)
+                lost = list((words - Counter(hypotheses[0].text)).elements())
+            pieces = self._numbered(self.reader.pieces_source([*source, EOS])) if request.details else ()
+            different = tuple(distinct(hypotheses))
+            sentences.append(Translation(different, tuple(pieces), tuple(unknown), tuple(lost), outcomes[number]))
         spaces = gaps(sources.parts, self.languages.source, self.languages.target)
         return of_lines(sentences, sources.parts, spaces, request.n_best or 1)
 
-    def _with_losses(self, translation: Translation, text: str, outcomes: Mapping[str, int]) -> Translation:
-        """The translation of a sentence with the characters of its normalised `text` that the vocabulary lacks, and the
-        outcomes of placeholders."""
-        unknown = self.reader.unknown_source(text)
-        if not unknown and not outcomes:
-            return translation
-        lost = Counter(character for character in unknown if character not in MARKS) - Counter(translation.text)
-        losses: dict[str, Any] = {"unknown": tuple(unknown), "lost": tuple(lost.elements()), "placeholders": outcomes}
-        return dataclasses.replace(translation, **losses)
-
-    def _numbered(self, pieces: list[str]) -> list[str]:
+    def _numbered(self, pieces: list[str]) -> Sequence[str]:
         """Subwords with numbers in place of symbols, which only recipes with placeholders have."""
         return pieces if self.subwords.placeholders is None else numbered(pieces)
 

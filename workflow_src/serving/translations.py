@@ -8,10 +8,9 @@ import heapq
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from workflow_src.serving.sentences import Part, join
-from workflow_src.types import Ranked
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,30 +69,6 @@ def distinct(hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:
         if not by_text or math.isfinite(hypothesis.score):
             by_text.setdefault(hypothesis.text, hypothesis)
     return list(by_text.values())
-
-
-def of_sentences(
-    ranked: Sequence[Ranked],
-    texts: Sequence[str],
-    origins: Sequence[Sequence[Sequence[int]]] | None,
-    sources: Sequence[Sequence[str]],
-    pieces_of: Callable[[list[int]], Sequence[str]] | None,
-) -> list[Translation]:
-    """The translations of sentences from all their hypotheses.
-
-    `texts` are those of all hypotheses, one after another; `origins` are the source positions of their subwords;
-    `sources` are the source subwords. `pieces_of` turns ids into subwords.
-    """
-    next_texts = iter(texts)
-    translations = []
-    for number, (pairs, source) in enumerate(zip(ranked, sources, strict=True)):
-        hypotheses = []
-        for place, (score, tokens) in enumerate(pairs):
-            pieces = tuple(pieces_of(tokens)) if pieces_of else ()
-            positions = None if origins is None else tuple(origins[number][place])
-            hypotheses.append(Hypothesis(next(next_texts), score, pieces, positions))
-        translations.append(Translation(tuple(distinct(hypotheses)), tuple(source)))
-    return translations
 
 
 def of_lines(

@@ -135,7 +135,7 @@ class Translator:
         session = eager
         if self.engine != EAGER:
             # Networks that only fill roles are arguments of a search, and may be of the same families.
-            networks = {family.name: self.models[name] for name, family in self._bundle.own}
+            networks = {own_family.name: self.models[name] for name, own_family in self._bundle.own}
             session = open_session(declared, System(self.device, self.engine, torch.get_num_threads(), networks))
         self._selected = SelectedEngine(declared, family, session, eager, automatic=engine == AUTO)
         return self
@@ -386,7 +386,7 @@ def _bundles_of(systems: Any, settings: SearchSettings) -> dict[str, OpenBundle]
     search do not name."""
     if not isinstance(systems, Mapping):
         raise ConfigError("systems", systems, allowed="a dict of translators by role")
-    named = settings.named("role")
+    named = list(settings.roles().values())
     for role, system in systems.items():
         if role not in named:
             raise ConfigError("systems", role, problem="no role of this search", allowed=named)
