@@ -186,9 +186,9 @@ def blocks(
     rows = [[Cell(text, language=code) for text, code in zip(example, languages, strict=True)] for example in examples]
     return [
         Paragraph.of(
-            "Recommended, as the best of all in the table of needs: ",
+            "Recommended: ",
             Strong(f"{row.system} {row.name}"),
-            ". Its bundle is in ",
+            ", the best of all in the table of needs. Its bundle is in ",
             Code(folder),
             f", and searches by default with {choice_words(description)}. Run the commands in the folder that has ",
             Code("results"),
