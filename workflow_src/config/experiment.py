@@ -10,8 +10,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import by_name, distinct, matching, named
-from workflow_src.config.datasets import FilePath, SetName
+from workflow_src.config.datasets import SetName
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_preset
+from workflow_src.config.parts import FilePath
 from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.sizes import (
     AUTO,

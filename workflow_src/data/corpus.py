@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from workflow_src.config.datasets import DatasetFiles, MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
+from workflow_src.config.datasets import DatasetFiles
+from workflow_src.config.parts import MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, Contents, compression
 from workflow_src.data.json_lines import record_rows

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from workflow_src.config.datasets import RecordsPart
+from workflow_src.config.parts import RecordsPart
 from workflow_src.data.rows import RawPair, listed, missing, one_line
 from workflow_src.errors import ArtifactError, short_repr
 

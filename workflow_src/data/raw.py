@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.datasets import TEST, GroupSplit, Languages, NthSplit, Split
+from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
+from workflow_src.config.parts import Languages
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.errors import ConfigError
 from workflow_src.records.checked import Lenient, read_file

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from workflow_src.config.datasets import RowsPart
+from workflow_src.config.parts import RowsPart
 from workflow_src.errors import ArtifactError, did_you_mean, nearest, short_repr
 
 MOST_NAMES_SHOWN = 8

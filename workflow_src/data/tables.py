@@ -10,8 +10,8 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from workflow_src.config.datasets import TablePart
 from workflow_src.config.languages import two_letters
+from workflow_src.config.parts import TablePart
 from workflow_src.data.rows import RawPair, missing, one_line
 from workflow_src.errors import ArtifactError
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import Languages, RawText, raw_names
+from workflow_src.config.datasets import RawText, raw_names
+from workflow_src.config.parts import Languages
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.data.cleaning import SCORES_FILE
 from workflow_src.data.corpus import RawCorpus

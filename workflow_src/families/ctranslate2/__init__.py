@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import FilePath
+from workflow_src.config.parts import FilePath
 from workflow_src.families.ctranslate2.sizes import weights_of
 from workflow_src.spec import AUTOREGRESSIVE, SCORER, Family, Frozen, Look
 
