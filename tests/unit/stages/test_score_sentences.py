@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import fake_comet
@@ -132,6 +133,7 @@ def program(folder: Path, commands: str) -> Path:
 
 def test_a_program_that_does_not_end_is_ended(stage, tmp_path, monkeypatch):
     monkeypatch.setattr(computed, "ENDING", 0.2)
+    began = time.monotonic()
     lingering = program(tmp_path, "echo $$ > pid; echo why >&2; exec >&-; exec sleep 100")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError) as caught:
@@ -140,6 +142,8 @@ def test_a_program_that_does_not_end_is_ended(stage, tmp_path, monkeypatch):
     assert not psutil.pid_exists(int((tmp_path / "pid").read_text()))
     with pytest.raises(DeclarationError):
         stage(pythons={"comet": str(program(tmp_path, "echo '[]'; exec sleep 100"))})
+    # By itself each of them ends after 100 seconds.
+    assert time.monotonic() - began < 90
 
 
 def test_the_cache_reads_what_was_asked_for_and_no_more(tmp_path):
