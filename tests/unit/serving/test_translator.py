@@ -241,7 +241,7 @@ def test_settings_that_do_not_serve_are_named(translators, settings, fields):
 
 
 @pytest.mark.parametrize("family", ["transformer", "energy"])
-def test_searches_refuse_a_sentence_longer_than_the_models_positions_by_its_line(translators, tiny, family):
+def test_a_sentence_longer_than_the_models_positions_is_refused_by_its_line_or_cut(translators, tiny, family, caplog):
     translator = translators[family]
     # "Hund" may be one subword or several; the model has 60 positions, one of them for the end symbol.
     line, longest = "Hund", None
@@ -254,6 +254,10 @@ def test_searches_refuse_a_sentence_longer_than_the_models_positions_by_its_line
         translator.search(["der Hund", "", line], request)
     fields = {"subject": "line 3", "mentions": (f" {count} subwords", " at most 59; ")}
     assert fields_of(caught.value, fields) == fields
+    translator.translate([longest])
+    assert "cut into" not in caplog.text
+    translator.translate([line])
+    assert "cut into" in caplog.text
 
 
 def rewrite(bundle, change):
@@ -603,9 +607,11 @@ def in_process(capfdbinary):
 
 def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_process, tmp_path):
     text, out = tmp_path / "in.txt", tmp_path / "out.txt"
-    words = ("--bundle", tiny_bundles["lvm"], "--input", text, "--output", out, "--batch", 1, "--steps", 0)
+    words = ("--bundle", tiny_bundles["lvm"], "--input", text, "--output", out, "--batch", 1, "--n-best", 1)
     text.write_text("der Hund\n" * 70)
-    assert in_process(*words) == (0, "", "") and out.read_text().count("\n") == 70
+    assert in_process(*words) == (0, "", "")
+    # Numbers go on beyond the first chunk.
+    assert [line.split("\t")[0] for line in out.read_text().splitlines()] == [str(number) for number in range(1, 71)]
     translated = out.read_bytes()
     # The fault lies beyond the first chunk, which is translated by then.
     for content, message in ((b"der Hund\n" * 70 + b"\xff", "line 71, "), (None, "does not exist.")):
