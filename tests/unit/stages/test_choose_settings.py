@@ -134,7 +134,7 @@ def test_a_choice_that_cannot_be_made_is_refused_before_anything_is_read(changes
 
 
 def test_all_references_of_dev_decide(score, chosen_by, tiny, tmp_path):
-    sizes = [0.0001, 1.0]
+    sizes = [0.0001, 40.0]
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     every = [
         score.translate(lines, **BASE | {"step_size": s}, normalised=True, remove_repetitions="none") for s in sizes
@@ -142,9 +142,10 @@ def test_all_references_of_dev_decide(score, chosen_by, tiny, tmp_path):
     files = [tmp_path / f"reference-{number}" for number in range(len(every))]
     for path, texts in zip(files, every, strict=True):
         path.write_text("".join(f"{line} more\n" for line in texts))
-    content = chosen_by(BASE | {"tune": {"step_size": sizes}}, files)
+    content = chosen_by(BASE | {"tune": {"step_size": sizes}}, files, corpus=CHARACTERS)
     references = [[f"{line} more" for line in texts] for texts in every]
-    expected = [sacrebleu.corpus_bleu(texts, references).score for texts in every]
+    expected = [sacrebleu.corpus_bleu(texts, references, tokenize="char").score for texts in every]
+    assert len(set(expected)) == 2
     assert [point["bleu"] for point in content["curve"]] == pytest.approx(expected)
     assert set(content["provenance"]["inputs"]) >= {"reference", "reference 2"}
 
