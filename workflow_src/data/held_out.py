@@ -42,7 +42,7 @@ def found_in_train(
     every_pair = [pair for pairs in held_out.values() for pair in pairs]
     sources = {source for source, _ in every_pair}
     targets = {target for _, references in every_pair for target in references}
-    shared: set[tuple[str, str]] = set()
+    shared: set[tuple[str | None, str | None]] = set()
     with Workers(threads, count_lines(train[0]), _sharing, sources, targets) as workers:
         for _, shared_of_block in workers.map(blocks_of(zipped_lines(*train), BLOCK)):
             shared |= shared_of_block
@@ -58,11 +58,18 @@ def found_in_train(
     }
 
 
-def _sharing(sources: set[str], targets: set[str]) -> Callable[[list[tuple[str, str]]], set[tuple[str, str]]]:
-    """A function of pairs: their keys of source and target, with "" in place of those that are not among the given."""
+def _sharing(
+    sources: set[str], targets: set[str]
+) -> Callable[[list[tuple[str, str]]], set[tuple[str | None, str | None]]]:
+    """A function of pairs: their keys of source and target, None in place of those that are not in the sets.
 
-    def shared(block: list[tuple[str, str]]) -> set[tuple[str, str]]:
+    A further reference may be empty, and so may its key.
+    """
+
+    def shared(block: list[tuple[str, str]]) -> set[tuple[str | None, str | None]]:
         keys = [(key(source), key(target)) for source, target in block]
-        return {(source if source in sources else "", target if target in targets else "") for source, target in keys}
+        return {
+            (source if source in sources else None, target if target in targets else None) for source, target in keys
+        }
 
     return shared

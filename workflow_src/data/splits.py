@@ -50,7 +50,7 @@ def connected_groups(pairs: StoredRows, settings: GroupSplit) -> SplitRows:
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
     fills dev, then test; the rest, and every group with more than `largest_group` distinct key sentences, becomes
-    train, shuffled. Of several translations of one key sentence one is kept, at random. StoredRows that might have more
+    train, shuffled. Of several translations of one key sentence one is kept, at random. Pairs that might have more
     than `longest` subwords on a side never become dev or test. The order of the random draws is part of the
     definition: figures measured on a split need it.
 

@@ -272,10 +272,11 @@ def test_pairs_of_test_that_are_in_train_in_another_form_are_counted_and_can_be_
 def test_removal_looks_at_every_reference_and_at_the_dev_set_of_a_split(tmp_path):
     lines = ["unu", "doi", "trei", "Doi!", "patru", "cinci"]
     texts = {"train.ro": lines, "train.en": ["one", "two", "three", "two", "four", "five"]}
-    texts |= {"test.ro": ["patru"], "test.en": ["vier"], "test.reference-2.en": ["FOUR"]}
+    # A further reference may be missing.
+    texts |= {"test.ro": ["patru", "unu"], "test.en": ["vier", "eins"], "test.reference-2.en": ["FOUR", ""]}
     raw = write_raw(tmp_path / "raw", {name: "".join(f"{line}\n" for line in text) for name, text in texts.items()})
     content = json.loads((raw / "raw.json").read_text())
-    content["pairs"] = {"train": 6, "test": 1}
+    content["pairs"] = {"train": 6, "test": 2}
     content |= {"references": {"test": 2}, "dropped": {"train": {}, "test": {}}}
     (raw / "raw.json").write_text(json.dumps(content))
     summary = normalise(tmp_path, split={"method": "every-nth", "every": 4}, held_out="remove")
@@ -283,7 +284,8 @@ def test_removal_looks_at_every_reference_and_at_the_dev_set_of_a_split(tmp_path
     assert (tmp_path / "corpus/dev.ro").read_text() == "Doi!\n"
     assert (tmp_path / "corpus/train.ro").read_text().splitlines() == ["unu", "trei", "cinci"]
     assert summary["dropped"]["train"] == {"held_out": 2}
-    assert all(counts["pair"] == 0 for counts in summary["found_in_train"].values())
+    assert summary["found_in_train"]["test"] == {"source": 1, "target": 0, "pair": 0}
+    assert summary["found_in_train"]["dev"]["pair"] == 0
 
 
 CONNECTED = {"method": "connected-groups", "dev": 20, "test": 20, "key_language": "ro"}
