@@ -64,17 +64,16 @@ def sizes(
         sources["pairs"] = "lines of your texts"
     estimated = not pairs and not encoded
     pairs = training_pairs(plan, pairs or counted[0] or lines)
-    sample = sampled(plan, pairs) if pairs else Sample()
-    lengths = () if encoded else sample.lengths
+    sample = sampled(plan, pairs, bool(encoded)) if pairs else Sample()
     if estimated and pairs and plan.loaded.cleaning:
         pairs = max(1, round(pairs * sample.kept))
         by = f"less what filters leave out of the first {sample.read:,} pairs" if sample.read else "before filters"
         sources["pairs"] = f"{sources['pairs']}, {by}"
-    if lengths and not length:
-        length = sum(map(sum, lengths)) / (2 * len(lengths))
-        sources["length"] = f"counted in the first {len(lengths):,} pairs"
+    if sample.lengths and not length:
+        length = sum(map(sum, sample.lengths)) / (2 * len(sample.lengths))
+        sources["length"] = f"counted in the first {len(sample.lengths):,} pairs"
     length = sentence_length(plan, length or counted[1])
-    limit = length_limit(plan, tuple(map(max, lengths)), encoded)
+    limit = length_limit(plan, tuple(map(max, sample.lengths)), encoded)
     return CountedSizes(pairs, length, monolingual_lines(plan), sample.characters, sources, limit)
 
 
@@ -104,9 +103,12 @@ class Sample:
     characters: int = 0
 
 
-def sampled(plan: Plan, pairs: int) -> Sample:
-    """A sample of the training pairs; an empty one where these are generated, or not on this machine."""
-    if plan.loaded.dataset.kind == "generated":
+def sampled(plan: Plan, pairs: int, encoded: bool) -> Sample:
+    """A sample of the training pairs; an empty one where these are generated, or not on this machine.
+
+    Of pairs that are `encoded`, lengths are known, and characters matter where the vocabulary is auto.
+    """
+    if plan.loaded.dataset.kind == "generated" or (encoded and plan.recipe.subwords.vocabulary_size != AUTO):
         return Sample()
     recipe = plan.recipe
     try:
@@ -116,7 +118,8 @@ def sampled(plan: Plan, pairs: int) -> Sample:
         kept = [pair for _, pair in clean(first, steps)] if plan.loaded.cleaning else first
         texts = [(pair.source, pair.target) for pair in kept]
         share = len(kept) / len(first) if first else 1.0
-        return Sample(len(first), share, subword_lengths(plan, texts, pairs), characters(plan, texts))
+        lengths = [] if encoded else subword_lengths(plan, texts, pairs)
+        return Sample(len(first), share, lengths, characters(plan, texts))
     except InputError:
         # `check` and the job that reads them report the error.
         return Sample()

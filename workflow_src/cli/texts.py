@@ -15,6 +15,7 @@ from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.corpus import RawCorpus, RawPair
 from workflow_src.data.download import DOWNLOADS, mirror_folders, present
+from workflow_src.data.learn_subwords import character_count
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.tokenised import shares_of
@@ -110,8 +111,9 @@ def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
 
 def characters(plan: Plan, pairs: Iterable[tuple[str, str]]) -> int:
     """Distinct characters of sampled pairs that a vocabulary has: of both sides, or of the side with more of them."""
-    sides = [set().union(*lines) - {" "} for lines in zip(*pairs, strict=True)]
-    return len(set().union(*sides)) if plan.recipe.subwords.joint else max(map(len, sides), default=0)
+    settings, sides = plan.recipe.subwords, list(zip(*pairs, strict=True))
+    texts: Sequence[Iterable[str]] = [itertools.chain(*sides)] if settings.joint else sides
+    return max((character_count(lines, settings.character_coverage) for lines in texts), default=0)
 
 
 def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int) -> list[tuple[int, int]]:

@@ -8,7 +8,7 @@ import io
 import itertools
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from workflow_src.config.datasets import SubwordsConfig
@@ -69,15 +69,20 @@ def learn_model(
 
     if settings.vocabulary_size != AUTO:
         return learn(settings)
-    counts = collections.Counter[str]()
-    for line in _sample(files, lines):
-        counts.update(line)
-    del counts[" "]
-    settings = settings.sized(lines, len(_alphabet(counts, settings.character_coverage, frozenset())))
+    settings = settings.sized(lines, character_count(_sample(files, lines), settings.character_coverage))
     try:
         return learn(settings)
     except _TooLarge as unfit:
         return learn(settings.model_copy(update={"vocabulary_size": unfit.limit}))
+
+
+def character_count(lines: Iterable[str], coverage: float) -> int:
+    """Distinct characters of lines, without the space, that a vocabulary of this coverage has."""
+    counts = collections.Counter[str]()
+    for line in lines:
+        counts.update(line)
+    del counts[" "]
+    return len(_alphabet(counts, coverage, frozenset()))
 
 
 def _stride(files: list[Path], lines: int) -> int:
