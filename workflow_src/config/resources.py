@@ -38,6 +38,7 @@ from workflow_src.config.costs import (
     vocabulary_size,
     width,
 )
+from workflow_src.config.languages import spaced
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import System
 from workflow_src.config.rules import (
@@ -63,6 +64,8 @@ UNKNOWN_PAIRS = 5_000_000
 # Bytes of a pair of short sentences and of one, and how many times smaller compressed text is. Archives count as
 # compressed.
 BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv", ".csv", ".json", ".jsonl", ".tmx")
+# Characters that are assumed of a language without spaces, such as Chinese.
+MANY_CHARACTERS = 6_000
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
@@ -120,7 +123,8 @@ class Requests:
         pairs, length = training_pairs(plan, raw) or raw, sentence_length(plan)
         # Text of one language is often the larger one.
         lines = monolingual or max(pairs, UNKNOWN_PAIRS)
-        self.sizes = Sizes(pairs, length, lines)
+        characters = 0 if spaced(plan.recipe.source) and spaced(plan.recipe.target) else MANY_CHARACTERS
+        self.sizes = Sizes(pairs, length, lines, characters)
         # Before the recipe's limits.
         self.raw_sizes = Sizes(raw, length, monolingual_by_bytes(plan) or max(lines, UNKNOWN_PAIRS))
         self.plan = sized(plan, self.sizes)

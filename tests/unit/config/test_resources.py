@@ -327,6 +327,13 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
             assert isinstance(minutes, int) and 15 <= minutes <= 1440, (rule, case, minutes)
 
 
+def test_the_characters_of_a_large_script_count_where_the_vocabulary_is_auto():
+    # About what 46,000 pairs of Japanese and English have: 2,100 subwords, and 1,800 characters beyond 200.
+    requests = requests_for("tanaka", recipe={"subwords": {"vocabulary_size": "auto"}})
+    assert vocabulary_size(requests.plan) > 3900
+    assert vocabulary_size(requests_for("tanaka").plan) == 4000
+
+
 SMALL = ("smoke", "smoke-families", "demo")
 ALL = [pytest.param(name, marks=() if name in SMALL else pytest.mark.long) for name in experiment_names()]
 
