@@ -364,10 +364,11 @@ class Files:
                     log.info("%s: found in mirror %s", name, path)
                 return path, sums["sha256"]
             wrong.append(failure)
-        if own.is_file():
+        if file.digest and own.is_file():
             log.warning("%s: %s %s; downloading it again", name, own, wrong[-1].problem)
         elif wrong:
             # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
+            # Of two files without a sum, a user says which is right.
             raise wrong[0]
         _download(name, file, own, self.patience)
         return own, file_digest(own, "sha256")

@@ -58,6 +58,20 @@ def sentences(split: str, number: int, language: str) -> list[str]:
     return [f"{split} {number} {language} {line}" for line in range(3)]
 
 
+# Rows of tables as their publishers write them, by the starts of their names.
+ROWS = {
+    "train/train": "{score} ||| A-1 ||| 1 ||| {ja} ||| {en}",
+    "dev/dev": "A-1 ||| 1 ||| {ja} ||| {en}",
+    "test/test": "A-1 ||| 1 ||| {ja} ||| {en}",
+    "en-ja.bicleaner05": "web\t{score}\t{en}\t{ja}",
+    "news-commentary": "{en}\t{ja}",
+    "wikititles": "{ja}\t{en}",
+    "WikiMatrix": "{score}\t{en}\t{ja}\ten\tja",
+    "raw.tar.gz": "{en}\t{ja}",
+    "pairs!deu.txt": "{en}\t{de}",
+}
+
+
 def contents(settings: DatasetConfig) -> dict[str, str]:
     """The texts of a definition, as its parts name them, with the sentences that they should have."""
     texts = {}
@@ -65,15 +79,15 @@ def contents(settings: DatasetConfig) -> dict[str, str]:
         for number, part in enumerate(settings.parts[split]):
             sides = {code: sentences(split, number, code) for code in settings.languages_of(part)}
             if isinstance(part, TextPart):
-                texts |= {name: MARKUP[part.markup](sides[code]) for code, (name,) in part.texts.items()}
+                for code, (name,) in part.texts.items():
+                    assert code in re.split(r"[.-]", name), name
+                    texts[name] = MARKUP[part.markup](sides[code])
                 continue
-            columns = {place: code for code, place in part.columns.items()}
-            width = 1 + max([*columns, part.score_column or 0])
-            rows = [
-                [sides[columns[place]][line] if place in columns else str(0.2 + 0.4 * line) for place in range(width)]
-                for line in range(3)
-            ]
-            texts[part.table] = plain([part.separator.join(row) for row in rows])
+            (row,) = [row for name, row in ROWS.items() if part.table.startswith(name)]
+            lines = [{code: side[line] for code, side in sides.items()} for line in range(3)]
+            texts[part.table] = plain(
+                [row.format(score=0.2 + 0.4 * number, **line) for number, line in enumerate(lines)]
+            )
     return texts
 
 

@@ -171,8 +171,9 @@ def test_a_file_of_another_size_than_declared_is_reported_wherever_it_is(tmp_pat
         fetch(file, tmp_path, allow_unpinned=True)
     assert files_in(tmp_path) == []
     path = put(tmp_path, file)
-    with pytest.raises(ArtifactError, match=f"^{path} {sentence}"):
-        fetch(file, tmp_path / "downloads", [tmp_path], allow_unpinned=True)
+    for folders in ((tmp_path, []), (tmp_path / "downloads", [tmp_path])):
+        with pytest.raises(ArtifactError, match=f"^{path} {sentence}"):
+            fetch(file, *folders, allow_unpinned=True)
     # A right sum says more than a size does.
     assert fetch(file.model_copy(update={"sha256": SUM}), tmp_path) == (path, SUM)
 
