@@ -72,6 +72,15 @@ def recommend(candidates: Sequence[Candidate], margin: float) -> Candidate:
     return recommended
 
 
+def better_on_test(candidates: Sequence[Candidate], recommended: Candidate) -> Candidate | None:
+    """The best on the split of the tables of the candidates that dev left out; None where the recommended one is as
+    good there."""
+    main = next(iter(recommended.figures))
+    left_out = [candidate for candidate in candidates if recommended.on_dev and not candidate.on_dev]
+    best = max([recommended, *left_out], key=lambda candidate: main.sign * candidate.figures[main])
+    return None if best is recommended else best
+
+
 def needs_table(
     inputs: Inputs, candidates: Sequence[Candidate], device: str = "auto", precision: str = "auto"
 ) -> Table:
@@ -105,11 +114,19 @@ def needs_table(
     line = f"Dev decides; rows that were not decoded there are left out: {undecided}."
     if not on_dev:
         line = f"No row was decoded on dev, so {split} decides, which flatters these rows: decode rows on dev."
+    better = better_on_test(candidates, recommend(candidates, manifest.report.margin))
+    left_out = ""
+    if better:
+        figure = f"{shown(better.figures)} {main.title} on {split}"
+        left_out = (
+            f"{row_words(better.shown)} has {figure}, better than the best of all: decode it on dev to compare them."
+        )
     metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
     notes = {
         "Rows": f"The fastest within {close} of the best one of their kind; of all, within {fastest}." if timed else "",
+        "Left out": left_out,
         "Figures": f"Those of seed {manifest.rows[0].seed}." if len({row.seed for row in manifest.rows}) > 1 else "",
     }
     return table_of(entries, ("need", "row", "command"), caption=Caption(line, notes), wide=True)
@@ -188,7 +205,7 @@ def blocks(
         Paragraph.of(
             "Recommended: ",
             Strong(f"{row.system} {row.name}"),
-            ", the best of all in the table of needs. Its bundle is in ",
+            ", which is best of all in the table of needs. Its bundle is in ",
             Code(folder),
             f", and searches by default with {choice_words(description)}. Run the commands in the folder that has ",
             Code("results"),

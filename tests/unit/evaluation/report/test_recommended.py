@@ -97,6 +97,18 @@ def test_the_fastest_of_the_best_on_dev_is_recommended(facts, key, dev):
     assert (recommended.row.key, recommended.on_dev.get(main_metric())) == (key, dev)
 
 
+def test_a_better_row_that_dev_left_out_is_named():
+    def better(**facts):
+        inputs, candidates = report_inputs(TEST, **facts)
+        left_out = usage.better_on_test(candidates, recommended_of(inputs, candidates))
+        return left_out and left_out.row.key
+
+    assert better(dev={BEAM: 25.0}) == GREEDY
+    # The prior mean is worse on test; of rows on dev, and without any, the best is recommended as it is.
+    assert better(dev={GREEDY: 25.0}) is None
+    assert better(dev={GREEDY: 24.0, BEAM: 25.0}) is None and better() is None
+
+
 def served(dev=None, **facts):
     """Keys of rows by the needs that they serve."""
     inputs, candidates = report_inputs(TEST, dev, **facts)
