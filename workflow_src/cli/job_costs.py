@@ -52,6 +52,7 @@ class Counting:
 
 
 def cost(counting: Counting, rule: Rule, job: GraphJob) -> Cost:
+    """The cost of a job: hours that it took before, or else those of its operations."""
     plan = counting.operations.plan
     work = rule.work(plan, job.wildcards, counting.sizes) if rule.work else None
     operations = counting.operations.of(work) if work else None

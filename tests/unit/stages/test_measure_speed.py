@@ -1,4 +1,4 @@
-"""The stage on miniature bundles: in this process what it writes and refuses, and once with real processes."""
+"""The stage on miniature bundles: in this process what it writes and refuses, and processes that fail."""
 
 import contextlib
 import dataclasses

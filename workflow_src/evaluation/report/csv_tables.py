@@ -42,11 +42,13 @@ def read_csv(path: Path, types: Mapping[str, str], advice: str, optional: Sequen
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            heads, *lines = [line for line in csv.reader(file, strict=True) if line]
+            rows = [line for line in csv.reader(file, strict=True) if line]
     except (OSError, ValueError, csv.Error) as failure:
         raise ArtifactError(path, f"cannot be read as a table: {failure}", advice) from failure
-    if heads != [column for column in types if column in heads or column not in optional]:
-        differing = sorted({*heads} ^ {*types}) or ["their order"]
+    heads, lines = rows[0] if rows else [], rows[1:]
+    expected = [column for column in types if column in heads or column not in optional]
+    if heads != expected:
+        differing = sorted({*heads} ^ {*expected}) or ["their order"]
         raise ArtifactError(path, f"has other columns than expected ({', '.join(differing)})", advice)
     for number, line in enumerate(lines, 2):
         if len(line) != len(heads):

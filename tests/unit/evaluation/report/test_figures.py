@@ -134,6 +134,22 @@ def test_undominated_points_are_those_that_no_other_beats(points):
     assert set(undominated) == expected and undominated == sorted(expected)
 
 
+def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_drawn():
+    systems = {f"lvm{number}": reports.SYSTEMS["lvm-raw"] for number in range(7)}
+    engines = [{}, {"engine": "onnxruntime-float32"}, {"engine": "onnxruntime-int8"}]
+    decodes = {
+        (system, f"delta-{place}"): reports.stepped("delta", 1, **engine)
+        for system in systems
+        for place, engine in enumerate(engines)
+    }
+    manifest = reports.manifest(decodes, systems)
+    many = [(decode, reports.timed(*decode.key, 5.0 - int(decode.name[-1]))) for decode in manifest.decodes]
+    of_many = [decode for decode, _ in figures_speed.rows_to_draw(many)]
+    assert [(decode.system.name, decode.engine.key) for decode in of_many] == [
+        (system, engine) for system in systems for engine in ("eager", "onnxruntime-int8")
+    ]
+
+
 def test_time_against_length_leaves_out_what_distinguishes_no_rows():
     """Long labels would leave no room for the curves."""
     long = reports.stepped("score", 8) | {"step_size": 0.5}

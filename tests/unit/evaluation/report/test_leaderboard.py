@@ -253,12 +253,16 @@ def test_the_command_names_systems_that_a_search_cannot_do_without():
 
 def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong = tmp_path / "wrong.csv"
-    wrong.write_text("experiment,bleu\na,1\n")
-    with pytest.raises(ArtifactError, match="other columns"):
+    board = leaderboard.csv_text(board_rows([row("a", "transformer", "greedy", 45.0)]))
+    for text in ("", "experiment,bleu\na,1\n"):
+        wrong.write_text(text)
+        with pytest.raises(ArtifactError, match="other columns"):
+            leaderboard.read(wrong)
+    # The column of dev may be missing.
+    wrong.write_text(board.replace("commit", "revision"))
+    with pytest.raises(ArtifactError, match=r"\(commit, revision\)"):
         leaderboard.read(wrong)
-    wrong.write_text(
-        leaderboard.csv_text(board_rows([row("a", "transformer", "greedy", 45.0)])).replace("45.0000", "high")
-    )
+    wrong.write_text(board.replace("45.0000", "high"))
     with pytest.raises(ArtifactError, match="line 2, has high as bleu"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
