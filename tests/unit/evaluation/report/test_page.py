@@ -115,6 +115,16 @@ def test_the_facts_of_a_protocol_are_honest_about_disturbance():
     assert speed_page.blocks(reports.speed(), MANIFEST) == [Paragraph.of("No row could be timed.")]
 
 
+def test_the_facts_of_a_gpu_say_its_batches_and_the_share_of_subwords():
+    rows = [reports.timed("lvm", f"row-{size}", 1.0, batch=size, subword_share=size / 4096) for size in (512, 4096)]
+    on_gpu = facts(*rows, device="cuda", device_name="A GPU", threads=4)
+    assert on_gpu["machine"] == "A GPU, 4 CPU threads" and on_gpu["size of batches"].startswith("512–4,096, ")
+    assert on_gpu["% of the time for subwords"] == "12–100"
+    # An unknown share is no zero.
+    on_cpu = facts(reports.timed("lvm", "row", 1.0))
+    assert (on_cpu["size of batches"], on_cpu["% of the time for subwords"]) == ("64", "–")
+
+
 def test_costs_of_steps_and_their_ratios_are_tables():
     costs = [
         {"system": "lvm", "search": "delta", "ms_per_step": -0.9},
