@@ -109,6 +109,21 @@ def test_a_better_row_that_dev_left_out_is_named():
     assert better(dev={GREEDY: 24.0, BEAM: 25.0}) is None and better() is None
 
 
+def test_the_table_of_needs_has_figures_and_says_what_decides(monkeypatch):
+    monkeypatch.setattr(usage, "command_of", lambda *_: "command")
+
+    def table(**facts):
+        return usage.needs_table(*report_inputs(TEST, **facts))
+
+    on_dev = table(dev={BEAM: 25.0}, times={BEAM: 14.1})
+    (cells,) = on_dev.rows
+    assert list(cells)[3:] == ["25.0", "29.0", "14.1"]
+    # Two rows are left out, and one of them is better on test.
+    assert on_dev.caption.line.endswith(" 2.") and " 30.0 " in on_dev.caption.notes["Left out"]
+    on_test = table()
+    assert "flatters" in on_test.caption.line and not on_test.caption.notes["Left out"]
+
+
 def served(dev=None, **facts):
     """Keys of rows by the needs that they serve."""
     inputs, candidates = report_inputs(TEST, dev, **facts)

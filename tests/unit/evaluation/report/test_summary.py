@@ -136,6 +136,8 @@ def test_every_seed_must_be_as_good():
     lines = {line.name: line for group in reports.groups(rows, manifest(seeds=(1, 2)), "none") for line in group.lines}
     prior, beam = lines["prior-mean"], lines["beam-4"]
     assert not proof.as_good(prior, beam) and not proof.as_good(beam, prior)
+    low, high = proof.intervals(prior, beam)[main_metric()]
+    assert low < -1 and high > 1
     level = [values | {"bleu": 41.0} for values in rows]
     assert reports.evidence(level).as_good(prior, beam)
     # A seed that was not compared shows nothing.
