@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from workflow_src.data.characters import letters, letters_outside, visible
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
 from workflow_src.data.repeats import Counts
@@ -280,6 +281,13 @@ def test_counts_are_those_of_a_dictionary(batches, limit):
             expected.append(occurrences.get(key, 0) >= limit)
             occurrences[key] = occurrences.get(key, 0) + 1
         assert counts.add(keys, limit).tolist() == expected
+
+
+def test_letters_and_scripts():
+    assert letters("Größe 12: groß!") == 9
+    assert visible("a b\u0301 c\u00a0.") == 4
+    outside = letters_outside(("LATIN",))
+    assert outside("Größe Ａª µ ʼ") == 0 and outside("мир, κόσμος") == 9
 
 
 def test_codes_of_languages():

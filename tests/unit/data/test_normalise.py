@@ -206,6 +206,8 @@ def test_moses_tokens_are_marked_where_the_text_has_no_space():
 )
 def test_any_output_of_a_model_is_put_together(output, text):
     assert moses("en").detokenise(output) == text
+    # Without Moses tokenisation there is nothing to undo.
+    assert NORMALISERS[0].detokenise(output) == output
 
 
 @pytest.mark.parametrize(

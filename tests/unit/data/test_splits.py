@@ -76,6 +76,11 @@ def test_compatibility_forms_that_connect_nothing_change_no_draw():
     assert (rows.dev, rows.test, rows.train) == (expected.dev, expected.test, expected.train)
 
 
+def test_another_seed_gives_another_split():
+    other = SETTINGS.model_copy(update={"seed": 2})
+    assert connected_groups(corpus(1), SETTINGS) != connected_groups(corpus(1), other)
+
+
 def test_large_groups_stay_in_train():
     pairs = [(f"eins {n}", "one") for n in range(10)] + [(f"s {n}", f"t {n}") for n in range(100)]
     assert sum(target == "one" for _, target in split(pairs)["train"]) == 10
