@@ -2,6 +2,7 @@
 
 from types import MappingProxyType, SimpleNamespace
 
+from workflow_src.config.datasets import NthSplit
 from workflow_src.evaluation.document import Cell, Fold, Table
 from workflow_src.evaluation.report import corpus
 from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, EncodedText
@@ -66,8 +67,13 @@ def test_the_table_counts_pairs_words_drops_by_reason_and_sentences_in_train():
 
 
 def test_how_a_text_was_split_is_said_below_its_table():
-    table = next(block for block in corpus.blocks(CONTENT, None, {}, {}, (), ("ro", "en")) if isinstance(block, Table))
-    assert "each sentence in Romanian" in table.caption.notes["Splits"]
+    def splits(content):
+        blocks = corpus.blocks(content, None, {}, {}, (), ("ro", "en"))
+        return next(block for block in blocks if isinstance(block, Table)).caption.notes["Splits"]
+
+    assert "each sentence in Romanian" in splits(CONTENT)
+    every_nth = CONTENT.model_copy(update={"split": NthSplit(method="every-nth", every=23)})
+    assert "every 23 pairs" in splits(every_nth)
 
 
 def test_text_of_one_language_has_a_row_and_its_filters_too():
