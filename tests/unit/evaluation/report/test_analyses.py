@@ -162,6 +162,13 @@ def test_rows_at_the_references_lengths_have_a_table_of_their_own():
     assert not any("published" in head for head in _tables(_several())["energies 1"].heads)
 
 
+def test_lines_of_several_seeds_name_theirs():
+    rows = analysed.energies()["rows"]
+    contents = analysed.read(analysed.raw("energies", rows=[*rows[:2], rows[1] | {"seed": 2}]))
+    labels = [row[0] for row in _tables(contents)["energies"].rows]
+    assert labels == ["references", f"teacher, {BEAM_4}, seed 1", f"teacher, {BEAM_4}, seed 2"]
+
+
 def test_the_page_numbers_escapes_and_marks():
     text = _page(analysed.contents_of(*analysed.EVERY))
     assert re.findall(r"Figure (\d+)\.</b>", text) == [str(number) for number in range(1, 8)]
