@@ -38,6 +38,19 @@ def test_subwords_are_ten_times_the_root_of_the_pairs(pairs, size):
 
 
 @pytest.mark.parametrize(
+    ("method", "characters", "size"),
+    [
+        *(("sentencepiece", 200, 1_000), ("sentencepiece", 201, 1_001), ("sentencepiece", 2_000, 2_800)),
+        # Each character twice: within a word and at its end.
+        *(("subword-nmt", 100, 1_000), ("subword-nmt", 101, 1_002), ("subword-nmt", 2_000, 4_800)),
+    ],
+)
+def test_characters_beyond_those_of_alphabets_come_on_top(method, characters, size):
+    settings = SubwordsConfig(method=method, model="bpe", vocabulary_size="auto")
+    assert settings.sized(10_000, characters).size == size
+
+
+@pytest.mark.parametrize(
     ("tokens", "updates"),
     # 160 million tokens are seen once, a hundredth of them ten times, a ten thousandth a hundred times.
     [(10, 500), (16_000, 800), (1_600_000, 8_000), (160_000_000, 80_000), (10**10, 100_000)],
