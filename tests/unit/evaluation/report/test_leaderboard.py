@@ -126,6 +126,18 @@ def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
     assert "BLEU on dev" in table and " 39.0 | 41.0 |" in squeezed(table)
 
 
+def test_a_table_is_filled_with_the_best_of_other_kinds(monkeypatch):
+    monkeypatch.setattr(leaderboard_tables, "MOST_ROWS", 3)
+    rows = [
+        row("teacher", "transformer", "greedy", 45.0),
+        row("teacher", "transformer", "verified", 42.0, drafter="ctc", tolerance=3.0),
+        row("teacher", "transformer", "beam", 43.0, beam=4, language_model="lm"),
+        row("ctc", "nat", "ctc-greedy", 41.0),
+    ]
+    table = leaderboard_tables.selection(leaderboard_tables.entries(board_rows(rows)))
+    assert [entry.quality for entry in table] == [45.0, 43.0, 41.0]
+
+
 def test_entries_are_means_over_seeds_whatever_dev_chose_for_each():
     rows = [
         row("ctc", "nat", "ctc-beam", 40.0, 2.0, seed=1, beam=5, word_bonus=0.5),
