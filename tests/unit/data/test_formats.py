@@ -26,6 +26,7 @@ def office(member: str) -> bytes:
 
 FORMATS = [
     ("a.xlsx", office("xl/workbook.xml"), "an Excel workbook", "save it as CSV"),
+    ("a.docx", office("word/document.xml"), "a Word document", "plain text with one sentence a line"),
     ("a.pdf", b"%PDF-1.7\n%\xe2\xe3", "a PDF document", "plain text"),
     ("a.parquet", b"PAR1\x15\x04", "a Parquet table", "tab-separated"),
     ("a.rar", b"Rar!\x1a\x07\1\0", "a RAR archive", "unpack it"),
