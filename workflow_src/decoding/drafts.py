@@ -25,6 +25,9 @@ from workflow_src.types import BOS, EOS, PAD, UNK, Hypotheses, IncrementalDecode
 
 # Places of a draft, before and behind the one where the output's last word is expected, that are looked through.
 BEFORE, BEHIND = 2, 8
+# How often a word of a draft may be refused before it is taken for an exchanged one. Systems in one pass leave out more
+# words than they exchange.
+REFUSALS = 2
 
 # The drafts of a sentence: words without an end symbol.
 Drafts = Sequence[Sequence[int]]
@@ -33,11 +36,11 @@ Judged = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class Draft:
-    """A draft with its end symbol, and the place of the word that may come next."""
+    """A draft with its end symbol, the place of the word that may come next, and how often that word was refused."""
 
     def __init__(self, words: Sequence[int]):
         end = words.index(EOS) if EOS in words else len(words)
-        self.words, self.place = [*words[:end], EOS], 0
+        self.words, self.place, self.refusals = [*words[:end], EOS], 0, 0
 
     def next(self, count: int) -> list[int]:
         return self.words[self.place : self.place + count]
@@ -46,18 +49,23 @@ class Draft:
         """Go on behind the place that has the last words of the output, which grew by `added` words.
 
         Of the places near the expected one that have the last word, those are better that have the one before it too,
-        and of these the nearest. Where none has it, it is taken for another word at the expected place.
+        and of these the nearest. Where none has it, the draft left it out, and goes on with the word that was refused;
+        after more than `REFUSALS` of that word, behind it.
         """
         expected = self.place + added - 1
         last = len(self.words) - 1
-        best, best_key = expected, (2, 0)
+        best, best_key = None, (2, 0)
         for place in range(max(0, expected - BEFORE), min(last, expected + BEHIND + 1)):
             if self.words[place] == output[-1]:
                 both = place > 0 and len(output) > 1 and self.words[place - 1] == output[-2]
                 if (key := (0 if both else 1, abs(place - expected))) < best_key:
                     best, best_key = place, key
+        self.refusals = 0 if best is not None else self.refusals + 1 if added == 1 else 1
+        if best is None and self.refusals > REFUSALS:
+            best, self.refusals = expected, 0
+        following = expected if best is None else best + 1
         # What is left is the end at least.
-        self.place = min(best + 1, last)
+        self.place = min(following, last)
 
 
 @dataclasses.dataclass
@@ -85,7 +93,7 @@ class Sentence:
         self.output += words
         for other in self.drafts:
             if other is draft and word is None:
-                other.place += accepted
+                other.place, other.refusals = other.place + accepted, 0
             else:
                 other.realign(self.output, len(words))
         return False

@@ -140,12 +140,13 @@ def drafted(words: list[int], place: int, other: int) -> dict[str, tuple[list[in
     """Drafts that are wrong at one place, and the passes that a right output then takes."""
     before, behind = words[:place], words[place:]
     return {
-        "another word": ([*before, other, *behind[1:]], 2),
+        # The refused word is expected behind the decoder's own, and refused once more.
+        "another word": ([*before, other, *behind[1:]], 3),
         "a word more": ([*before, other, *behind], 2),
         "three words more": ([*before, other, other, other, *behind], 2),
-        # The words that are left out are the decoder's own, and then it has to repeat one of the draft.
-        "a word less": (before + behind[1:], 3),
-        "two words less": (before + behind[2:], 4),
+        # The words that are left out are the decoder's own.
+        "a word less": (before + behind[1:], 2),
+        "two words less": (before + behind[2:], 3),
     }
 
 
@@ -192,6 +193,14 @@ def test_a_draft_is_lined_up_behind_a_wrong_place(kind, place):
     draft, passes = drafted(words, place, 30)[kind]
     actual = verify(Saying(words), pairs([12], [1]).source, [[draft]], settings(block=90))
     assert (actual.tokens, actual.steps) == ([words], [passes])
+
+
+def test_a_word_that_is_refused_three_times_is_passed_over():
+    """The output has three further words there, and later one in the place of the draft's word."""
+    words = [10, 20, 21, 22, *range(3, 9)]
+    actual = verify(Saying(words), pairs([12], [1]).source, [[[10, 9, *range(3, 9)]]], settings(block=90))
+    # Of 20, 21 and 22, each takes a pass; then the rest is accepted.
+    assert (actual.tokens, actual.steps) == ([words], [4])
 
 
 def test_the_longest_accepted_of_several_drafts_wins(model):
