@@ -60,10 +60,13 @@ class Draft:
                 both = place > 0 and len(output) > 1 and self.words[place - 1] == output[-2]
                 if (key := (0 if both else 1, abs(place - expected))) < best_key:
                     best, best_key = place, key
-        self.refusals = 0 if best is not None else self.refusals + 1 if added == 1 else 1
-        if best is None and self.refusals > REFUSALS:
-            best, self.refusals = expected, 0
-        following = expected if best is None else best + 1
+        if best is None:
+            self.refusals = self.refusals + 1 if added == 1 else 1
+        if best is None and self.refusals <= REFUSALS:
+            following = expected
+        else:
+            following = (expected if best is None else best) + 1
+            self.refusals = 0
         # What is left is the end at least.
         self.place = min(following, last)
 
