@@ -100,7 +100,10 @@ class GroupRow:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """The first `left` columns are words, the others figures. `look` and `wide` are for the page."""
+    """The first `left` columns are words, the others figures. `look`, `wide` and `stacked` are for the page.
+
+    Where the page is narrow, each row of a stacked table is a list of its cells below each other, with their heads.
+    """
 
     heads: Sequence[str]
     rows: Sequence[GroupRow | Sequence[str | Cell]]
@@ -109,6 +112,7 @@ class Table:
     left: int = 1
     look: Literal["plain", "main", "plain systems", "plain facts", "main experiments"] = "plain"
     wide: bool = False
+    stacked: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,6 +105,23 @@ def test_a_report_fits_answers_clicks_and_prints_pictures(browser, written, tmp_
     assert_fits(browser, tmp_path / "compared.html")
 
 
+def test_the_first_table_is_read_without_scrolling(browser, written):
+    """At any width; where it is narrow, every cell says its head. Print has the table as it is."""
+    for width in WIDTHS:
+        page, _ = opened(browser, written, width)
+        table = page.locator("#take table").first
+        assert table.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")
+        heads = table.locator("th").all_text_contents()
+        cells = table.locator("tbody tr").first.locator("td")
+        said = cells.evaluate_all("cells => cells.map(cell => getComputedStyle(cell, '::before').content)")
+        narrow = width < 640
+        assert table.locator("thead").is_visible() != narrow
+        assert said == [f'"{head}"' for head in heads] if narrow else set(said) == {"none"}
+        page.emulate_media(media="print")
+        assert table.locator("thead").is_visible()
+        page.close()
+
+
 def test_a_plan_fits(browser, tmp_path):
     # Snakemake plans in no process in which the browser's events are awaited.
     words = python_module("workflow_src.cli", "plan", "smoke", "--output", str(tmp_path / "plan.html"))

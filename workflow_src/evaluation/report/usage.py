@@ -129,7 +129,7 @@ def needs_table(
         "Left out": left_out,
         "Figures": f"Those of seed {manifest.rows[0].seed}." if len({row.seed for row in manifest.rows}) > 1 else "",
     }
-    return table_of(entries, ("need", "row", "command"), caption=Caption(line, notes), wide=True)
+    return table_of(entries, ("need", "row", "command"), caption=Caption(line, notes), wide=True, stacked=True)
 
 
 def recommended_outputs(recommended: Candidate, inputs: Inputs) -> list[str]:
