@@ -7,8 +7,9 @@ my.de, line 3, is not UTF-8; convert the file.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,23 @@ class ArtifactError(InputError):
     def __init__(self, path: str | Path, problem: str, fix: str = "", line: int | None = None) -> None:
         super().__init__(path if line is None else f"{path}, line {line},", problem, fix)
         self.path, self.line = str(path), line
+
+
+# The problem of a file that is not there.
+MISSING = "does not exist"
+
+
+@contextlib.contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Turns errors of the system while `path` is opened or read into one sentence."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise ArtifactError(path, MISSING) from None
+    except IsADirectoryError:
+        raise ArtifactError(path, "is a folder", "name a file") from None
+    except OSError as failure:
+        raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
 
 
 class OutOfMemory(InputError):

@@ -9,7 +9,7 @@ from workflow_src.cli.sizes import limit_in_words, sizes
 from workflow_src.cli.texts import looks_tokenised, own_text_counts
 from workflow_src.config import Plan, costs
 from workflow_src.data.tokenised import warning as tokenised_words
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import MISSING, ArtifactError, ConfigError
 from workflow_src.registry import import_plugins
 
 
@@ -51,4 +51,4 @@ def check_files(plan: Plan) -> None:
 
 
 def _problem(path: str) -> str:
-    return "is a folder" if Path(path).is_dir() else "does not exist"
+    return "is a folder" if Path(path).is_dir() else MISSING

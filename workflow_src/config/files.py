@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, readable
 
 PROJECT = Path(__file__).resolve().parents[2]
 CONFIG_FOLDER = PROJECT / "config"
@@ -60,14 +60,11 @@ def _reason(failure: Exception) -> str:
 
 
 def _mapping(path: Path) -> dict[str, Any]:
+    with readable(path):
+        file = path.open(encoding="utf-8")
     try:
-        content = _parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ArtifactError(path, "does not exist") from None
-    except IsADirectoryError:
-        raise ArtifactError(path, "is a folder", "name a file") from None
-    except OSError as failure:
-        raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
+        with file:
+            content = _parse(file.read())
     except RecursionError:
         raise ArtifactError(path, "nests too deeply", "check its brackets") from None
     except KeyError as failure:

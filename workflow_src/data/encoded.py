@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from workflow_src.errors import ArtifactError, InputError
+from workflow_src.errors import MISSING, ArtifactError, InputError
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import check_format
 from workflow_src.records.provenance import digests
@@ -260,7 +260,7 @@ def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarr
     try:
         offsets = np.load(path, mmap_mode="r", allow_pickle=False)
     except FileNotFoundError:
-        raise ArtifactError(path, "does not exist", "encode the corpus again") from None
+        raise ArtifactError(path, MISSING, "encode the corpus again") from None
     except (ValueError, OSError, EOFError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", "encode the corpus again") from None
     # A plain array over the same mapping: numpy's own class slows every access down.
@@ -275,7 +275,7 @@ def _tokens(prefix: str | Path, side: str, dtype: np.dtype, count: int) -> np.nd
     try:
         size = os.path.getsize(path)
     except FileNotFoundError:
-        raise ArtifactError(path, "does not exist", "encode the corpus again") from None
+        raise ArtifactError(path, MISSING, "encode the corpus again") from None
     if size != count * dtype.itemsize:
         raise ArtifactError(
             path, f"has {size:,} bytes, but by {prefix}.json {count * dtype.itemsize:,}", "encode the corpus again"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.data.formats import START, compression, other_format
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, readable
 
 STANDARD_INPUT = Path("/dev/stdin")
 BYTE_ORDER_MARK = "\ufeff"
@@ -34,16 +34,10 @@ def _opened(path: str | Path) -> BufferedReader:
     Standard input is read by its descriptor: by its path, a socket or a pipe of another user cannot be opened, and a
     file would be read from its start.
     """
-    try:
+    with readable(path):
         if Path(path) == STANDARD_INPUT:
             return BufferedReader(_Counted(0, closefd=False))
         return BufferedReader(_Counted(path))
-    except FileNotFoundError:
-        raise ArtifactError(path, "does not exist") from None
-    except IsADirectoryError:
-        raise ArtifactError(path, "is a folder", "name a file") from None
-    except OSError as failure:
-        raise ArtifactError(path, f"cannot be read ({failure.strerror})") from None
 
 
 def decoded(lines: Iterable[bytes], name: str | Path) -> Iterator[str]:

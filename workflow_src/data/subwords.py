@@ -25,7 +25,7 @@ from workflow_src.data.lines import check_parallel, zipped_lines
 from workflow_src.data.placeholders import NUMBERS, SYMBOLS, Placeholders, restore
 from workflow_src.data.repetitions import collapse
 from workflow_src.data.segmenters import Segmenter, read_segmenter
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import MISSING, ArtifactError, ConfigError
 from workflow_src.records.atomic import atomic, copy_file, fingerprint, read_json, sha256, write_json
 from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.records.provenance import provenance
@@ -86,7 +86,7 @@ class Subwords:
         for name, expected in description["files"].items():
             path = folder / name
             if not path.is_file():
-                raise ArtifactError(path, "does not exist", "copy or learn it again")
+                raise ArtifactError(path, MISSING, "copy or learn it again")
             if sha256(path) != expected:
                 raise ArtifactError(path, "is not the one that subwords.json describes", "learn it again")
         method, reserved = description["method"], RESERVED

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from workflow_src.data.formats import START, TAR_MAGIC_AT, ZIP, Contents, compression, json_format, other_format
 from workflow_src.data.rows import listed
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import MISSING, ArtifactError, readable
 from workflow_src.records.atomic import room_for
 
 # The backport has the interface of Python 3.14's own module.
@@ -141,8 +141,10 @@ class Archives:
     def _raw(self, path: str, *members: str) -> Iterator[IO[bytes]]:
         if not members:
             if not Path(path).is_file():
-                raise ArtifactError(path, "does not exist", "correct its path or put it there")
-            with open(path, "rb") as file:
+                raise ArtifactError(path, MISSING, "correct its path or put it there")
+            with readable(path):
+                file = open(path, "rb")
+            with file:
                 yield file
             return
         key = (path, *members[:-1])

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from workflow_src.data.lines import read_lines
 from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Affixes, CTranslate2Session, device_and_index
 from workflow_src.engines.session import Request, Session, System
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, readable
 from workflow_src.families.ctranslate2 import (
     ENDINGS,
     MODEL_FILES,
@@ -27,6 +28,7 @@ from workflow_src.families.ctranslate2 import (
     CTranslate2Config,
 )
 from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, checked
 from workflow_src.types import EOS, PAD, Hypotheses, Ranked
 
 if TYPE_CHECKING:
@@ -34,6 +36,16 @@ if TYPE_CHECKING:
 
 # Scores are computed for so many sentence pairs at once.
 PAIRS = 64
+CONVERT_AGAIN = "convert the model again"
+
+
+class _Config(Lenient):
+    """What is read of a model's config.json: special tokens, and whether the library adds some to sources."""
+
+    eos_token: str | None = "</s>"
+    unk_token: str | None = "<unk>"
+    add_source_bos: bool = False
+    add_source_eos: bool = False
 
 
 class Pieces:
@@ -41,13 +53,14 @@ class Pieces:
 
     def __init__(self, folder: Path, settings: CTranslate2Config):
         """Raises ArtifactError for a file that cannot be read, ConfigError for a token that no vocabulary has."""
-        config = read_json(folder / MODEL_FILES[1])
-        self.end, self.unknown = config.get("eos_token", "</s>"), config.get("unk_token", "<unk>")
-        self.adds = int(config.get("add_source_bos", False)) + int(config.get("add_source_eos", False))
+        path = folder / MODEL_FILES[1]
+        config = checked(_Config, read_json(path), str(path), CONVERT_AGAIN)
+        self.end, self.unknown = config.eos_token, config.unk_token or ""
+        self.adds = config.add_source_bos + config.add_source_eos
         shared = _vocabulary(folder, SHARED)
         source, target = (shared or _vocabulary(folder, name) for name in SEPARATE)
         if not source or not target:
-            raise ArtifactError(folder, "has no vocabulary", f"convert the model again: it writes {SHARED}.json")
+            raise ArtifactError(folder, "has no vocabulary", f"{CONVERT_AGAIN}: it writes {SHARED}.json")
         self.names = {"source": source, "target": target}
         self._ids = {
             side: {piece: number for number, piece in enumerate(pieces)} for side, pieces in self.names.items()
@@ -91,10 +104,10 @@ def _vocabulary(folder: Path, name: str) -> list[str] | None:
         if not path.is_file():
             continue
         if ending == ".txt":
-            return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+            return list(read_lines(path))
         tokens = read_json(path)
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
-            raise ArtifactError(path, "is no list of tokens", "convert the model again")
+            raise ArtifactError(path, "is no list of tokens", CONVERT_AGAIN)
         return tokens
     return None
 
@@ -102,8 +115,10 @@ def _vocabulary(folder: Path, name: str) -> list[str] | None:
 def _model(path: Path) -> SentencePieceProcessor:
     import sentencepiece
 
+    with readable(path):
+        content = path.read_bytes()
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        return sentencepiece.SentencePieceProcessor(model_proto=content)
     except RuntimeError as failure:
         raise ArtifactError(path, f"is no SentencePiece model ({failure})", "name that of the model") from None
 

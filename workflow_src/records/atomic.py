@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import MISSING, ArtifactError, readable
 
 # Why a file cannot grow: errors of the system, and the problem in words.
 NO_ROOM = {
@@ -76,8 +76,13 @@ class _File(io.FileIO):
 
 
 def copy_file(source: str | Path, target: str | Path) -> None:
-    """Copy a file's content, as `atomic` writes: another name of the old file (`link_file`) keeps the old content."""
-    with open(source, "rb") as content, atomic(target, "wb") as copy:
+    """Copy a file's content, as `atomic` writes: another name of the old file (`link_file`) keeps the old content.
+
+    Raises ArtifactError for a source that is missing or cannot be read.
+    """
+    with readable(source):
+        content = open(source, "rb")
+    with content, atomic(target, "wb") as copy:
         shutil.copyfileobj(content, copy, 1 << 20)
 
 
@@ -185,8 +190,7 @@ def checksum(record: dict[str, Any]) -> str:
     return fingerprint(record | {"provenance": block})
 
 
-# Problems of files that cannot be read.
-MISSING = "does not exist"
+# The problem of a file that is not read.
 PICKLE = (
     "is refused: it is a pickle (what torch.save writes), not a safetensors file, and reading a pickle can run any code"
 )
@@ -195,11 +199,8 @@ PICKLE = (
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises ArtifactError naming the file when it is missing, damaged or a folder."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ArtifactError(path, MISSING) from None
-    except IsADirectoryError:
-        raise ArtifactError(path, "is a folder", "name a file") from None
+        with readable(path):
+            return json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", "delete it and make it again") from None
 

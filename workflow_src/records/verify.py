@@ -16,7 +16,7 @@ from typing import Any
 
 import pydantic
 
-from workflow_src.errors import ArtifactError, short_repr
+from workflow_src.errors import MISSING, ArtifactError, short_repr
 from workflow_src.records.atomic import canonical, checksum, read_json, sha256
 from workflow_src.records.checked import Lenient
 from workflow_src.records.provenance import FORMAT
@@ -67,7 +67,7 @@ class Chain:
         if Path(folder).is_file():
             raise ArtifactError(folder, "is a file", "name the folder results/EXPERIMENT of a finished run")
         if not Path(folder).is_dir():
-            raise ArtifactError(folder, "does not exist", "name results/EXPERIMENT of a finished run")
+            raise ArtifactError(folder, MISSING, "name results/EXPERIMENT of a finished run")
         if not _json_files(Path(folder)):
             raise ArtifactError(folder, "holds no record of what made its files", "run the experiment first")
         chain = cls(*_place(Path(folder)), {}, {})

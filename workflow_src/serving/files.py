@@ -9,7 +9,7 @@ from pathlib import Path
 
 from workflow_src.data.formats import json_format
 from workflow_src.data.lines import STANDARD_INPUT
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import MISSING, ArtifactError, ConfigError
 
 
 def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tuple[Path, Path | None]]:
@@ -72,7 +72,7 @@ def _files(path: Path) -> Iterator[tuple[Path, Path]]:
     """A file with its name, or all files below a folder, links followed, with their paths in it."""
     if not path.is_dir():
         if not path.exists():
-            raise ArtifactError(path, "does not exist")
+            raise ArtifactError(path, MISSING)
         yield path, Path(path.name)
         return
     sources = sorted(_below(path, {path.resolve()}))

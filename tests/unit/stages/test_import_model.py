@@ -306,7 +306,9 @@ def test_weights_are_those_of_the_model(outside, tiny, systems):
         (lambda folder: (folder / "both.spm").write_bytes(b"nothing"), "is no SentencePiece model"),
         (lambda folder: write_json(folder / "shared_vocabulary.json", ["a", "b"]), "vocabulary knows"),
         (lambda folder: write_json(folder / "shared_vocabulary.json", {"a": 1}), "is no list of tokens"),
-        (lambda folder: (folder / "config.json").unlink(), "config.json"),
+        (lambda folder: write_json(folder / "config.json", ["a"]), "config.json cannot be used"),
+        (lambda folder: (folder / "config.json").unlink(), "config.json does not exist"),
+        (lambda folder: (folder / "both.spm").unlink(), "both.spm does not exist"),
     ],
 )
 def test_files_that_do_not_fit_are_one_sentence(outside, other_subwords, refused, tmp_path, change, problem):

@@ -14,6 +14,7 @@ from reports import assert_tables_fit, squeezed
 from stage_words import start_stage
 from titles import BLEU, DELTA, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
+from workflow_src.errors import MISSING
 from workflow_src.evaluation.quality.significance import FORMAT
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.figures_quality import latencies
@@ -22,7 +23,6 @@ from workflow_src.evaluation.report.results import read_results
 from workflow_src.evaluation.report.summary import beaten_words
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.evaluation.speed.measured import read_speed
-from workflow_src.records.atomic import MISSING
 from workflow_src.records.checked import other_format
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.stages import report

@@ -14,8 +14,9 @@ from workflow_src.config.datasets import SubwordsConfig
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.data import encoded, subwords
 from workflow_src.decoding import batches
+from workflow_src.errors import MISSING
 from workflow_src.families.build import build
-from workflow_src.records.atomic import MISSING, load_tensors, read_json, save_tensors, sha256, write_json
+from workflow_src.records.atomic import load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.training.systems import load_system
 
 
