@@ -116,10 +116,12 @@ def sampled(plan: Plan, pairs: int, encoded: bool) -> Sample:
         first = [Pair(pair.first, pair.second, pair.score) for pair in raw]
         steps = steps_of(plan.loaded.cleaning, (recipe.source, recipe.target), 0)
         kept = [pair for _, pair in clean(first, steps)] if plan.loaded.cleaning else first
-        texts = [(pair.source, pair.target) for pair in kept]
         share = len(kept) / len(first) if first else 1.0
-        lengths = [] if encoded else subword_lengths(plan, texts, pairs)
-        return Sample(len(first), share, lengths, characters(plan, texts))
+        # Normalisation leaves out the others.
+        texts = [(pair.source, pair.target) for pair in kept if pair.source and pair.target]
+        distinct_characters = characters(plan, texts)
+        lengths = [] if encoded else subword_lengths(plan, texts, pairs, distinct_characters)
+        return Sample(len(first), share, lengths, distinct_characters)
     except InputError:
         # `check` and the job that reads them report the error.
         return Sample()

@@ -110,14 +110,23 @@ def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 def characters(plan: Plan, pairs: Iterable[tuple[str, str]]) -> int:
-    """Distinct characters of sampled pairs that a vocabulary has: of both sides, or of the side with more of them."""
-    settings, sides = plan.recipe.subwords, list(zip(*pairs, strict=True))
+    """Distinct characters of sampled pairs that a vocabulary has: of both sides, or of the side with more of them.
+
+    They matter where the size of the vocabulary is auto; 0 elsewhere.
+    """
+    settings = plan.recipe.subwords
+    if settings.vocabulary_size != AUTO:
+        return 0
+    sides = list(zip(*pairs, strict=True))
     texts: Sequence[Iterable[str]] = [itertools.chain(*sides)] if settings.joint else sides
     return max((character_count(lines, settings.character_coverage) for lines in texts), default=0)
 
 
-def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int) -> list[tuple[int, int]]:
-    """Subwords of both sides of sampled pairs of a training text of `pair_count` pairs.
+def subword_lengths(
+    plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: int, distinct_characters: int
+) -> list[tuple[int, int]]:
+    """Subwords of both sides of sampled pairs of a training text of `pair_count` pairs; the sample has so many
+    `distinct_characters`.
 
     The vocabulary is that of the recipe where it has one, else one of its size that is learnt from the sample. Raises
     InputError where there is none of these, and where no pair has text on both sides.
@@ -125,7 +134,6 @@ def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: in
     # The library is slow to import.
     from workflow_src.data.subwords import Subwords, learn
 
-    pairs = [pair for pair in pairs if all(pair)]
     if not pairs:
         raise InputError("the training text", "has no pair with text on both sides", "give one that has some")
     folder = plan.recipe.subwords_from
@@ -142,7 +150,7 @@ def subword_lengths(plan: Plan, pairs: Sequence[tuple[str, str]], pair_count: in
             return learn(settings, source, target, Path(name) / "subwords", placeholders=kinds)
 
         try:
-            return _lengths(learnt(settings.sized(pair_count, characters(plan, pairs))), pairs)
+            return _lengths(learnt(settings.sized(pair_count, distinct_characters)), pairs)
         except ConfigError:
             # A sample may have fewer subwords than its text.
             return _lengths(learnt(settings.model_copy(update={"vocabulary_size": AUTO})), pairs)
