@@ -30,19 +30,20 @@ def typed_lines() -> Iterator[str]:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
     on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-    if on_terminal:
-        with contextlib.suppress(ImportError):
-            # Gives `input` keys to edit a line and to recall earlier ones; these are kept in memory alone.
-            import readline  # noqa: F401
+    lines = _prompted_lines() if on_terminal else (line.removesuffix("\n") for line in sys.stdin)
+    yield from (line for line in lines if line.strip())
+
+
+def _prompted_lines() -> Iterator[str]:
+    with contextlib.suppress(ImportError):
+        # Gives `input` keys to edit a line and to recall earlier ones; these are kept in memory alone.
+        import readline  # noqa: F401
     while True:
         try:
-            line = input(PROMPT if on_terminal else "")
+            yield input(PROMPT)
         except EOFError:
-            if on_terminal:
-                print()
+            print()
             return
-        if line.strip():
-            yield line
 
 
 def answer(translator: Translator, line: str, request: Request) -> Iterator[str]:

@@ -20,6 +20,7 @@ from workflow_src.spec import Search
 
 # Hypotheses of a line that the interactive command shows.
 INTERACTIVE_BEST = 5
+PROGRAM = "continuum translate"
 PLUGGED = "{} of a plug-in needs --plugins PACKAGE"
 
 
@@ -49,7 +50,7 @@ class Options:
 
 def parse(words: list[str] | None) -> Options:
     """Parse the command line. The help depends on the bundle and the search, so these are parsed first."""
-    early_parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early_parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     early_parser.add_argument("--bundle")
     early_parser.add_argument("--search")
     early_parser.add_argument("--plugins", nargs="+", default=[])
@@ -107,7 +108,7 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         "autoregressive searches" + " and models with alignments" * (configured is None),
     )
     parser = argparse.ArgumentParser(
-        prog="continuum translate",
+        prog=PROGRAM,
         description="Translate lines of standard input with an exported system. A search has options of its own: "
         "--bundle FOLDER --search NAME --help shows them.",
         allow_abbrev=False,

@@ -87,3 +87,12 @@ def test_a_terminal_has_a_prompt_and_ctrl_d_ends(tiny_bundles, tmp_path):
     assert process.wait(timeout=60) == 0
     os.close(ours)
     assert b"  1  " in printed.split(b"|")[1] and not list(tmp_path.iterdir())
+
+
+def test_standard_output_without_room_is_one_sentence(tiny_bundles):
+    words = python_module("workflow_src.serving.command", "--bundle", str(tiny_bundles["transformer"]))
+    words += ["--interactive", "--device", "cpu", "--engine", "eager"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(words, input=b"Baum\n", stdout=full, stderr=subprocess.PIPE)
+    (error,) = ended.stderr.decode().splitlines()
+    assert ended.returncode == 1 and error.startswith("error: standard output ")
