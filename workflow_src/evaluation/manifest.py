@@ -366,17 +366,13 @@ class Manifest:
         return next((decode for decode in self.decodes if decode.reference), None)
 
     @property
-    def start(self) -> Search | None:
-        """The search from which refinement starts: the baseline of those that can be followed, of latents first."""
+    def start_title(self) -> str:
+        """The title of outputs at step 0 of analyses: of the search that searches which can be followed begin with,
+        those of latents first."""
         declared = [*(decode.search for decode in self.decodes), *searches().values()]
         followed = [search for search in declared if search.traceable and search.baseline]
         first = next((search for search in followed if search.refines), next(iter(followed), None))
-        return searches()[first.baseline] if first and first.baseline else None
-
-    @property
-    def start_title(self) -> str:
-        """The title of outputs at step 0."""
-        return self.start.title if self.start else "start"
+        return self.title(first.baseline) if first and first.baseline else "start"
 
     @property
     def means_repetitions(self) -> frozenset[bool]:

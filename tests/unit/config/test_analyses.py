@@ -435,4 +435,4 @@ def test_what_refinement_starts_from_is_what_moves_latents_start_from():
     manifest = Manifest.of(Plan(load_experiment("smoke-families")), lambda _path: {"tolerance": 3.0, "top": 2})
     followed = [decode.search.name for decode in manifest.decodes if decode.search.traceable]
     assert followed.index("iterative-refinement") < followed.index("delta")
-    assert manifest.start.name == "prior-mean"
+    assert manifest.start_title == "prior mean"

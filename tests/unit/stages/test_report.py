@@ -204,6 +204,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     assert "ms a sentence" not in text and "fastest" not in text and "of seed 1" not in text
     # Headings, captions, links and numbers of figures without content are left out with them.
     assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
+    assert "Latent variables" not in text and "BLEU on dev" in text
     assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
     assert re.findall(r'<span class="n">(\d+)</span>', text) == ["1", "2", "3", "4", "5"]
@@ -220,8 +221,11 @@ def test_seeds_are_averaged(report_inputs, page_of):
     assert len(reports.flat(read_results(folder))) == 3 * (2 + 3 * 4)
     # The prior mean's are 31.9, 32.2 and 32.5.
     assert [PRIOR_MEAN.title, "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
+    markdown = markdown_of(folder)
+    # Notes speak of what the pictures have: bars of seeds, and no second system of a family.
+    assert "Deviations over seeds" in markdown and "Latent variables" in markdown and "Hollow" not in markdown
     # The table of needs names the bundle of one seed, and has its figures.
-    taken = markdown_of(folder).split("## What to take")[1].split("\n## ")[0]
+    taken = markdown.split("## What to take")[1].split("\n## ")[0]
     assert "Those of seed 1" in taken and "| 33.2 |" in squeezed(taken)
 
 

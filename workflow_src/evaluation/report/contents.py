@@ -28,6 +28,7 @@ from workflow_src.evaluation.report import (
     carried,
     corpus,
     evidence,
+    figures_quality,
     grids,
     page,
     progress,
@@ -40,8 +41,6 @@ from workflow_src.evaluation.report import (
 )
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.lines import Group
-
-HOLLOW = "Systems after the first one of their family."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,9 +177,7 @@ def quality(contents: Contents) -> list[Block]:
             Caption(
                 f"Quality against speed on {split}, one point a row of Table 1.",
                 {
-                    "Joined points": "Those of one search, in the order of its steps, beams or candidates.",
-                    "Grey line": "It joins rows that no other row beats in both.",
-                    "Hollow markers": HOLLOW,
+                    **figures_quality.notes(contents.table, figures_quality.own_latencies(contents.table)),
                     "Numbers": "Those of the rows of Table 1 (#). On the page, a point says its row, and the legend "
                     "shows and hides searches (with the shift key: several).",
                 },
@@ -195,8 +192,8 @@ def quality(contents: Contents) -> list[Block]:
                 {
                     "Latencies": "The median time of a sentence by itself and the time a sentence in batches, under "
                     "each protocol.",
-                    "Grey line": "It joins rows that no other row beats in both; these have the numbers of Table 1.",
-                    "Hollow markers": HOLLOW,
+                    **figures_quality.notes(contents.table, figures_quality.latencies(material.speed)),
+                    "Numbers": "Those of the rows of Table 1 (#) that no other row beats in both.",
                 },
             ),
             f"{manifest.main.title} against every latency that was measured",
@@ -272,12 +269,17 @@ def rows_table(
 
 def refinement(contents: Contents) -> list[Block]:
     """Pictures of refinement step by step."""
-    start = contents.manifest.start
-    begins = f" L = 0 is the {start.title}, where all searches begin." if start else ""
+    followed = [decode.search for decode in contents.manifest.decodes if decode.search.traceable]
+    starts = dict.fromkeys(search.baseline for search in followed)
+    begins = ""
+    if len(starts) == 1 and (start := next(iter(starts))):
+        begins = f" L = 0 is the {contents.manifest.title(start)}, where all searches begin."
+    seeds = {row.seed for row in contents.manifest.rows}
+    notes = {"Bars": "Deviations over seeds." if len(seeds) > 1 else ""}
     return [
         *contents.picture(
             "refinement",
-            Caption(f"Quality on {contents.refined} after L refinement steps.{begins}"),
+            Caption(f"Quality on {contents.refined} after L refinement steps.{begins}", notes),
             "Quality against refinement steps",
             narrow=True,
         ),
@@ -293,14 +295,17 @@ def refinement(contents: Contents) -> list[Block]:
 
 def learning(contents: Contents) -> list[Block]:
     """Learning curves."""
-    caption = Caption(
-        "Learning curves over updates, at every validation.",
-        {
-            "BLEU on dev": "Computed on the first dev sentences, as many as the setting dev_sentences says.",
-            "Latent variables": "BLEU of the latent-variable model is from the prior mean and, as a broken line, from "
-            "the posterior mean, which sees the reference.",
-        },
-    )
+    logs = contents.material.logs
+    notes = {
+        "dev_bleu": ("BLEU on dev", "Computed on the first dev sentences, as many as the setting dev_sentences says."),
+        "dev_bleu_posterior": (
+            "Latent variables",
+            "BLEU of the latent-variable model is from the prior mean and, as a broken line, from the posterior mean, "
+            "which sees the reference.",
+        ),
+    }
+    drawn = dict(note for key, note in notes.items() if any(log.has_curve(key) for log in logs))
+    caption = Caption("Learning curves over updates, at every validation.", drawn)
     return contents.picture("learning_curves", caption, "Learning curves")
 
 

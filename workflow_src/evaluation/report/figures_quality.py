@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from workflow_src.evaluation.charts import Axis, Chart, Panel, panels
 from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.report.figures import Curve, curves_of, numbers_of, series_of
-from workflow_src.evaluation.report.lines import Group
+from workflow_src.evaluation.report.lines import Group, Line
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.evaluation.speed.measured import Speed
 
@@ -45,9 +45,13 @@ def quality_speed(groups: list[Group]) -> Chart | None:
     None where fewer than two rows were timed. A grey line joins the rows without a faster row that is at least as good.
     Points have the numbers of their rows in the table, of many rows those on the grey line.
     """
+    return _against(groups, own_latencies(groups), "milliseconds a sentence, one at a time, log scale", 620)
+
+
+def own_latencies(groups: list[Group]) -> dict[str, Times]:
+    """The latencies of the main table's rows, which need no title."""
     lines = [line for group in groups for line in group.lines]
-    times = {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}
-    return _against(groups, {"": times}, "milliseconds a sentence, one at a time, log scale", 620)
+    return {"": {line.decode.key: ms for line in lines if (ms := line.figures["latency_ms"]) is not None}}
 
 
 def latencies(speed: Speed | None) -> dict[str, Times]:
@@ -74,12 +78,37 @@ def quality_latencies(groups: list[Group], speed: Speed | None) -> Chart | None:
     return _against(groups, latencies(speed), "milliseconds a sentence, log scale", 300, crowded=0)
 
 
+def _shown(groups: list[Group], ways: Mapping[str, Times]) -> dict[str, list[Curve]]:
+    """Curves of each way to measure that has at least two rows."""
+    curves_by_way = {title: timed_curves(groups, times) for title, times in ways.items()}
+    return {title: curves for title, curves in curves_by_way.items() if sum(len(c.lines) for c in curves) > 1}
+
+
+def _best(curves: Sequence[Curve], times: Times) -> list[Line]:
+    """The lines that no other one beats in both, by speed."""
+    lines = [line for curve in curves for line in curve.lines]
+    return [lines[index] for index in undominated([(times[line.decode.key], line.goodness) for line in lines])]
+
+
+def notes(groups: list[Group], ways: Mapping[str, Times]) -> dict[str, str]:
+    """Notes on the lines and markers that a picture of these times has."""
+    shown = _shown(groups, ways)
+    curves = [curve for of_way in shown.values() for curve in of_way]
+    joined = any(len(curve.lines) > 1 for curve in curves)
+    grey = any(len(_best(of_way, ways[title])) > 1 for title, of_way in shown.items())
+    hollow = any(curve.twin for curve in curves)
+    return {
+        "Joined points": "Those of one search, in the order of its steps, beams or candidates." if joined else "",
+        "Grey line": "It joins rows that no other row beats in both." if grey else "",
+        "Hollow markers": "Systems after the first one of their family." if hollow else "",
+    }
+
+
 def _against(
     groups: list[Group], ways: Mapping[str, Times], axis: str, width: int, crowded: int = CROWDED
 ) -> Chart | None:
     """A panel for each way to measure that has at least two rows; None without any."""
-    curves_by_way = {title: timed_curves(groups, times) for title, times in ways.items()}
-    shown = {title: curves for title, curves in curves_by_way.items() if sum(len(c.lines) for c in curves) > 1}
+    shown = _shown(groups, ways)
     if not shown:
         return None
     numbers = numbers_of(groups)
@@ -87,8 +116,7 @@ def _against(
     drawn = []
     for title, curves in shown.items():
         times, lines = ways[title], [line for curve in curves for line in curve.lines]
-        points = [(times[line.decode.key], line.goodness) for line in lines]
-        best = [lines[index] for index in undominated(points)]
+        best = _best(curves, times)
         numbered = {id(line) for line in (best if len(lines) > crowded else lines)}
         rows = [
             {

@@ -58,30 +58,33 @@ def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
 
 
 def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
-    """Example sentences. The start of all searches stands once where it is the same text."""
+    """Example sentences. The start of all searches stands once where it is the same text of the same search."""
     if traces is None or not traces.examples:
         return []
     which = "Words that a step changed are marked." if any(traces.examples[0].searches.values()) else ""
-    first = f"Of the first {traces.pool} sentences of test, those that change the most. {which}".strip()
+    split = manifest.plan.shown_split
+    first = f"Of the first {traces.pool} sentences of {split}, those that change the most. {which}".strip()
     example_blocks: list[Block] = [Paragraph.of(first)]
     followed, declared = traces.searches, searches()
-    start = manifest.start
-    starts_from = next((d for d in manifest.decodes if start and d.search.name == start.name), None)
-    start_style = colour_class(starts_from.look.colour) if starts_from else ""
     for example in traces.examples:
         lines = [Line("source", example.source, source=True), Line("reference", example.reference)]
         lines += [Line("teacher", example.teacher)] if example.teacher is not None else []
         lines += [Line(name, text) for name, text in example.beside.items()]
         texts_by_name = {name: texts for name, texts in example.searches.items() if texts}
-        starts = {texts[0] for texts in texts_by_name.values()}
-        shared = len(starts) == 1
-        if shared:
-            lines.append(Line(start.title if start else "start", starts.pop(), first=True, style=start_style))
+        kinds = {name: declared.get(followed[name].search) for name in texts_by_name}
+        baselines = {kind.baseline if kind else None for kind in kinds.values()}
+        texts_at_start = {texts[0] for texts in texts_by_name.values()}
+        start = baselines.pop() if len(baselines) == len(texts_at_start) == 1 else None
+        if start:
+            decode = next((decode for decode in manifest.decodes if decode.search.name == start), None)
+            style = colour_class(decode.look.colour) if decode else ""
+            lines.append(Line(manifest.title(start), texts_at_start.pop(), first=True, style=style))
         for name, texts in texts_by_name.items():
-            system, search = followed[name].system, followed[name].search
+            kind = kinds[name]
+            style = colour_class(manifest.look(followed[name].system, followed[name].search).colour)
             # The number of the first text of the trace.
-            first_value = declared[search].first_value if search in declared else 0
-            lines += _followed(name, texts, first_value, colour_class(manifest.look(system, search).colour), shared)
+            first_value = kind.first_value if kind else 0
+            lines += _followed(name, texts, first_value, style, shared=start is not None)
         example_blocks.append(Example(tuple(lines)))
     return example_blocks
 

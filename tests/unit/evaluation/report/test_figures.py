@@ -217,6 +217,9 @@ def test_the_legend_says_titles():
     ]
     alone = [group for group in groups if group.key != "lvm-raw"]
     assert names(figures_quality.quality_speed(alone)) == titles
+    for some, hollow in ((groups, True), (alone, False)):
+        assert bool(figures_quality.notes(some, figures_quality.own_latencies(some))["Hollow markers"]) == hollow
+        assert (charts.PAPER in json.dumps(figures_quality.quality_speed(some).to_dict())) == hollow
 
 
 def test_every_marker_that_is_declared_has_a_shape():

@@ -14,6 +14,7 @@ from workflow_src.evaluation.document import Paragraph, Strong, Table, changed_w
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
 from workflow_src.evaluation.report.files import Traces
+from workflow_src.searches.argmax import SEARCH as ARGMAX
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 
 MANIFEST = reports.manifest()
@@ -76,6 +77,18 @@ def test_passes_are_counted_from_one():
         ("delta 0", "x", False),
         ("delta 1", "y", False),
     ]
+
+
+def test_the_start_of_a_search_is_named_by_what_that_search_begins_with():
+    """Whatever other searches of the project begin with."""
+    for search, names in (
+        ("iterative-refinement", [ARGMAX.title, "x 2"]),
+        ("mask-predict", ["x 1", "x 2"]),
+        ("undeclared", ["x 0", "x 1"]),
+    ):
+        example = {"index": 0, "source": "s", "reference": "r", "teacher": None, "searches": {"x": ["a", "b"]}}
+        _, shown = page.examples(traces([example], {"x": {"system": "inat", "search": search}}), BY_PASSES)
+        assert [line.name for line in shown.lines[2:]] == names
 
 
 def test_the_prior_mean_stands_once_where_searches_share_it():
