@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import types
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from workflow_src import registry, spec
+from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.search import open_search
 from workflow_src.families.cmlm import FAMILY as CMLM
 from workflow_src.families.cmlm import CmlmConfig
@@ -23,6 +25,8 @@ from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.families.nat import FAMILY, NatConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
+from workflow_src.families.ngram import NgramConfig
+from workflow_src.families.ngram.model import NgramLanguageModel
 from workflow_src.families.score.model import ScoreNetwork
 from workflow_src.families.seq2seq import Seq2SeqConfig
 from workflow_src.families.seq2seq.model import Seq2Seq
@@ -201,6 +205,15 @@ def translate(
 def searched(networks, source: Tensor, settings, scored: bool = True, trace: bool = False, lengths=None):
     """Translations of source (B, S) by the search of its settings, with networks by role."""
     return open_search(networks, settings, scored).translate(source, lengths, trace)
+
+
+def ngram(size: int, order: int = 3, seed: int = 0) -> NgramLanguageModel:
+    """A language model of random texts."""
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 7, 40)
+    model = NgramLanguageModel(NgramConfig(order=order), size, size, False)
+    model.hold(estimate(draw.integers(EOS + 1, size, lengths.sum()), np.cumsum([0, *lengths]), size, order))
+    return model
 
 
 def ctc_greedy(model, source: Tensor, blank_penalty: float = 0.0, scored: bool = True):

@@ -83,10 +83,11 @@ LmWeight = Annotated[
     Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability"),
     Option(tune=(0.1, 0.2, 0.3, 0.4, 0.5, 0.7), part="-weight{:g}", only_with="language_model"),
 ]
+WORD_BONUSES = (0.0, 1.0, 1.5, 2.0, 2.5, 3.0)
 WordBonus = Annotated[
     float,
     Field(0.0, allow_inf_nan=False, description="added for each subword; larger values make outputs longer"),
-    Option(tune=(0.0, 1.0, 1.5, 2.0, 2.5, 3.0), part="-bonus{:g}"),
+    Option(tune=WORD_BONUSES, part="-bonus{:g}"),
 ]
 MinRatio = Annotated[
     float,

@@ -27,6 +27,7 @@ from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, System
 from workflow_src.nn.models import rows_of
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
+from workflow_src.spec import MODEL
 from workflow_src.types import EOS, Hypotheses
 
 # What graphs of a search that checks drafts compute of its model.
@@ -61,7 +62,7 @@ class ExportedGraphs(Session):
         self._searches_with_graphs: Bounded[tuple[Hashable, bool], tuple[SearchModule, Any]] = Bounded(KEPT_SEARCHES)
         self._drafts: Bounded[Hashable, _Drafts] = Bounded(KEPT_SEARCHES)
         self._functions: Bounded[tuple[nn.Module, str], ExportedFunction | None] = Bounded(KEPT_SEARCHES)
-        self._drafters: Bounded[tuple[nn.Module, ...], ExportedGraphs] = Bounded(KEPT_SEARCHES)
+        self._drafters: Bounded[nn.Module, ExportedGraphs] = Bounded(KEPT_SEARCHES)
         # Held for moments: graphs are opened in the turn of an export, for which other threads must not hold a lock.
         self._lock = threading.Lock()
         forks.renew_in_children(self)
@@ -127,14 +128,14 @@ class ExportedGraphs(Session):
             return drafts
         search = self.opened(request)
         assert isinstance(search, DraftSearch), "the declaration says that it checks drafts"
-        networks = tuple(search.drafting_networks.values())
+        drafter = search.drafting_networks[MODEL]
         readers = tuple(filter(None, (self._function(search.model, reference) for reference in READERS)))
         with self._lock:
-            if networks not in self._drafters:
-                models = {network.family: network for network in networks}
-                self._drafters[networks] = ExportedGraphs(models, self.threads, self.int8, self.graphs.folder)
+            if drafter not in self._drafters:
+                models = {drafter.family: drafter}
+                self._drafters[drafter] = ExportedGraphs(models, self.threads, self.int8, self.graphs.folder)
             drafting = Request(search.drafting.settings, search.drafting_networks)
-            drafts = self._drafts[request.key] = _Drafts(search, readers, self._drafters[networks], drafting)
+            drafts = self._drafts[request.key] = _Drafts(search, readers, self._drafters[drafter], drafting)
         return drafts
 
     def _function(self, network: nn.Module, reference: str) -> ExportedFunction | None:

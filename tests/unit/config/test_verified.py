@@ -25,6 +25,7 @@ def test_names_of_decodes_say_how_drafts_are_made_and_accepted():
         {"drafter": "ctc", "tune": ["tolerance", "top"]},
         {"drafter": "ctc", "drafts": 2, "engine": "cuda_graphs"},
         {"drafter": "ctc", "engine": ["onnxruntime", "onnxruntime-int8"]},
+        {"drafter": "ctc", "language_model": "lm", "lm_weight": 0.4, "draft_beam": 5, "tune": ["tolerance"]},
     )
     assert [decode.name for decode in loaded.decodes] == [
         "verified-from-ctc",
@@ -35,18 +36,25 @@ def test_names_of_decodes_say_how_drafts_are_made_and_accepted():
         "verified-from-ctc-drafts2-cuda_graphs-float32",
         "verified-from-ctc-onnxruntime-float32",
         "verified-from-ctc-onnxruntime-int8",
+        "verified-from-ctc-with-lm-weight0.4-beam5-tuned",
     ]
     assert loaded.decodes[4].tune == {"tolerance": [0.0, 0.5, 1.0, 2.0, 3.0], "top": [2, 3, 5]}
 
 
 def test_labels_show_tolerance_and_passes():
-    decodes = [{"drafter": "ctc"}, {"drafter": "ctc", "tolerance": 3.0}, {"drafter": "ctc", "drafts": 2}]
+    decodes = [
+        {"drafter": "ctc"},
+        {"drafter": "ctc", "tolerance": 3.0},
+        {"drafter": "ctc", "drafts": 2},
+        {"drafter": "ctc", "language_model": "lm"},
+    ]
     plan = Plan(experiment(*decodes))
     labels = [decode.label(2.54) for decode in Manifest.of(plan, {}.__getitem__).decodes]
     assert labels == [
         "verified, a draft of ctc (2.5 passes used)",
         "verified, a draft of ctc (tolerance 3; 2.5 passes used)",
         "verified, 2 drafts of ctc (2.5 passes used)",
+        "verified, a draft of ctc, beam 20, with lm (2.5 passes used)",
     ]
 
 
@@ -72,6 +80,15 @@ def test_a_decode_follows_the_drafter_and_its_bundle():
             {"drafter": "ctc", "draft_search": "ctc-greedy", "drafts": 2},
             {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
         ),
+        ({"drafter": "lvm", "language_model": "lm"}, {"setting": "decodes[0].language_model", "value": "lm"}),
+        (
+            {"drafter": "ctc", "draft_search": "ctc-greedy", "language_model": "lm"},
+            {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
+        ),
+        ({"drafter": "ctc", "language_model": "ctc"}, {"setting": "decodes[0].language_model", "allowed": ("lm",)}),
+        ({"drafter": "ctc", "lm_weight": 0.3}, {"setting": "decodes[0].lm_weight", "hint": "add language_model"}),
+        ({"drafter": "ctc", "word_bonus": 1.0}, {"setting": "decodes[0].word_bonus", "hint": "add language_model"}),
+        ({"drafter": "ctc", "draft_beam": 5}, {"setting": "decodes[0].draft_beam", "hint": "add language_model"}),
         ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
         ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
         ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),

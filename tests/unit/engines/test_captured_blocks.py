@@ -6,14 +6,14 @@ import random
 
 import pytest
 import torch
-from miniatures import dat, greedy, lvm, nat, peaked, searched, tagger, transformer
+from miniatures import dat, greedy, lvm, nat, ngram, peaked, searched, tagger, transformer
 from pretended_cuda import counted, pretended
 from sessions import translated
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
 from workflow_src.decoding.search import open_search
-from workflow_src.decoding.settings import DRAFTER
+from workflow_src.decoding.settings import DRAFTER, LM
 from workflow_src.engines import captured_steps
 from workflow_src.engines.captured_blocks import WIDTHS
 from workflow_src.engines.cuda_graphs import CapturedSearches
@@ -100,6 +100,16 @@ def test_drafts_of_any_family_are_checked_in_captured_passes(drafter):
             assert_as_eager(engine, networks, sources, settings(), device)
             if drafter != "latents":
                 assert_as_eager(engine, networks, sources, settings(drafts=3), device)
+
+
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_drafts_of_a_beam_with_a_language_model_are_checked_in_captured_passes(drafts):
+    networks = {MODEL: verifier(), DRAFTER: DRAFTERS["ctc"](), LM: ngram(11)}
+    engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+    chosen = settings(drafts=drafts, language_model="lm", lm_weight=2.0, tolerance=1e6, top=11)
+    assert_as_eager(engine, networks, sentences(6), chosen)
+    without = searched(networks, pad(sentences(6), eos=True), settings(drafts=drafts, tolerance=1e6, top=11))
+    assert translated(engine, sentences(6), chosen, networks=networks).tokens != without.tokens
 
 
 @pytest.mark.parametrize("block", [2, 4, 7, 8, 20])

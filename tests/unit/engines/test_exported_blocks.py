@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, pairs, peaked, searched, tagger, transformer
+from miniatures import cmlm, dat, greedy, inat, lanmt, lvm, nat, ngram, pairs, peaked, searched, tagger, transformer
 from sessions import request, translated
 from threads import in_threads
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.drafts import DraftSearch
-from workflow_src.decoding.settings import DRAFTER
+from workflow_src.decoding.settings import DRAFTER, LM
 from workflow_src.engines.exported import ExportedDecoder
 from workflow_src.searches.verified import VerifiedSettings
 from workflow_src.spec import MODEL
@@ -187,6 +187,19 @@ def test_graphs_of_every_family_draft_as_the_eager_drafter_does(drafter, network
             actual = translated(engine, [source], chosen, True, drafted)
             assert (actual.tokens, actual.steps) == (expected.tokens, expected.steps)
     assert engine.ready(request(engine, settings(), True, drafted), True)
+
+
+@pytest.mark.graphs
+@torch.no_grad()
+def test_the_same_graphs_draft_with_a_language_model(networks, folder):
+    with_model, engine = networks | {LM: ngram(V)}, engine_of(networks, folder)
+    chosen = settings(language_model="lm", lm_weight=2.0, tolerance=1e6, top=V)
+    beam = settings(draft_search="ctc-beam", tolerance=1e6, top=V)
+    outputs = [translated(engine, [source], beam, True, networks).tokens for source in sentences(5)]
+    assert engine.ready(request(engine, chosen, True, with_model), True)
+    drafted = [translated(engine, [source], chosen, True, with_model).tokens for source in sentences(5)]
+    assert drafted == [searched(with_model, pad([source], eos=True), chosen).tokens for source in sentences(5)]
+    assert drafted != outputs
 
 
 @pytest.mark.graphs

@@ -55,6 +55,21 @@ def test_a_bundle_checks_drafts_of_the_system_that_it_carries(bundles):
     assert carrying.translate(LINES) == plain.translate(LINES) and carrying.description.system == "teacher"
 
 
+def test_a_bundle_drafts_with_the_language_model_that_it_carries(bundles, training_words, run_stage, tmp_path):
+    counted = {"name": "lm", "family": "ngram", "preset": "miniature", "data": "raw", "model": {"order": 2}}
+    counted["bleu_tokeniser"] = "13a"
+    run_stage("train", training_words("ngram", tmp_path / "ngram", settings=counted))
+    model = f"language_model={tmp_path / 'ngram/model.safetensors'}"
+    drafter = ["--roles", f"drafter={bundles.weights['nat']}"]
+    both = load(bundles.export(tmp_path / "both", bundles.weights["transformer"], *drafter, model))
+    assert both.translate(LINES, search="verified") == load(bundles.plain).translate(LINES, search="greedy")
+    # Whatever is near enough is accepted: drafts of the beam with the language model.
+    alone = load(bundles.export(tmp_path / "alone", bundles.weights["nat"], "--roles", model))
+    expected = alone.translate(LINES, search="ctc-beam", beam=20, lm_weight=5.0)
+    assert expected != alone.translate(LINES, search="ctc-greedy")
+    assert both.translate(LINES, search="verified", lm_weight=5.0, tolerance=1e6, top=60) == expected
+
+
 @pytest.mark.graphs
 @pytest.mark.parametrize("engine", ["fast", "fast-int8"])
 def test_graphs_of_a_bundle_check_drafts_of_its_drafter(bundles, engine, tmp_path_factory, monkeypatch):

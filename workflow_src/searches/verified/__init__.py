@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import DRAFTER
+from workflow_src.decoding.settings import DRAFTER, LM, WORD_BONUSES, LmWeight, by
 from workflow_src.errors import ConfigError
 from workflow_src.registry import searches, searches_of
 from workflow_src.spec import (
     AUTOREGRESSIVE,
+    LANGUAGE_MODEL,
     MODEL,
     PARALLEL,
     Family,
@@ -28,11 +29,21 @@ from workflow_src.spec import (
 class VerifiedSettings(SearchSettings):
     """With `tolerance` 0, outputs are those of greedy search, whatever the drafts are."""
 
-    drafter: Annotated[str | None, Option(role=DRAFTER, part=lambda v: f"-from-{v}" if v else "", carried=True)] = (
-        Field(None, description="the system that translates in one pass, whose words are checked")
+    drafter: Annotated[str | None, Option(role=DRAFTER, part=by("from"), carried=True)] = Field(
+        None, description="the system that translates in one pass, whose words are checked"
     )
-    draft_search: Annotated[str | None, Option(part=lambda v: f"-by-{v}" if v else "")] = Field(
+    draft_search: Annotated[str | None, Option(part=by("by"))] = Field(
         None, description="the search of the drafter; none: its first that takes one pass"
+    )
+    language_model: Annotated[str | None, Option(role=LM, part=by("with"), carried=True)] = Field(
+        None, description="the language model of the drafter's beam; none: drafts are made without"
+    )
+    lm_weight: LmWeight
+    word_bonus: Annotated[float, Option(tune=WORD_BONUSES, part="-bonus{:g}", only_with="language_model")] = Field(
+        0.0, allow_inf_nan=False, description="added for each subword of a draft; larger values make it longer"
+    )
+    draft_beam: Annotated[int, Option(part="-beam{}", only_with="language_model", within_vocabulary=True)] = Field(
+        20, ge=1, description="prefixes that the drafter's beam keeps"
     )
     drafts: Annotated[int, Option(part="-drafts{}", holds=True, passes=True, within_vocabulary=True)] = Field(
         1, ge=1, description="best outputs of the drafter that are checked side by side; the longest accepted wins"
@@ -60,7 +71,7 @@ def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> Se
     possible: dict[str, SearchSettings] = {}
     for name in searches_of(family):
         search = searches()[name]
-        drafting = _drafting(search, settings.drafts)
+        drafting = _drafting(search, settings)
         if drafting is not None and _serves(search, drafting, family, model):
             possible[name] = drafting
     if settings.draft_search is not None:
@@ -68,6 +79,9 @@ def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> Se
             return possible[settings.draft_search]
         problem = f"the drafter of family {family.name} cannot draft by it"
         raise ConfigError("draft_search", settings.draft_search, problem=problem, allowed=possible)
+    if not possible and settings.language_model is not None:
+        problem = f"no search of the drafter's family {family.name} takes a language model"
+        raise ConfigError(LM, settings.language_model, problem=problem, hint="remove it, or name another drafter")
     in_one_pass = [drafting for drafting in possible.values() if _passes(drafting) == 1]
     if not in_one_pass and settings.drafts == 1:
         problem = f"family {family.name} has no search that is one function of the source in one pass"
@@ -79,12 +93,18 @@ def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> Se
     return in_one_pass[0]
 
 
-def _drafting(search: Search, drafts: int) -> SearchSettings | None:
-    """Settings with which a search gives so many outputs; None where it cannot."""
+def _drafting(search: Search, settings: VerifiedSettings) -> SearchSettings | None:
+    """Settings with which a search makes the drafts; None where it cannot."""
     widths = search.settings.named("holds")[:1]
-    if drafts > 1 and not widths:
+    if settings.language_model is not None:
+        if LM not in search.needs:
+            return None
+        shared = ("language_model", "lm_weight", "word_bonus")
+        beam = dict.fromkeys(widths, max(settings.draft_beam, settings.drafts))
+        return search.settings(**beam, **{name: getattr(settings, name) for name in shared})
+    if settings.drafts > 1 and not widths:
         return None
-    return search.settings(**dict.fromkeys(widths, drafts))
+    return search.settings(**dict.fromkeys(widths, settings.drafts))
 
 
 def _serves(search: Search, settings: SearchSettings, family: Family, model: Any) -> bool:
@@ -114,9 +134,10 @@ def bytes_held(settings: VerifiedSettings, sizes: Sizes) -> float:
 
 
 def label(settings: VerifiedSettings) -> str:
-    """Such as `verified, 3 drafts of ctc`."""
+    """Such as `verified, 3 drafts of ctc, beam 20, with lm`."""
     drafts = "a draft" if settings.drafts == 1 else f"{settings.drafts} drafts"
-    return f"verified, {drafts} of {settings.drafter}"
+    of_beam = f", beam {settings.draft_beam}, with {settings.language_model}" if settings.language_model else ""
+    return f"verified, {drafts} of {settings.drafter}{of_beam}"
 
 
 SEARCH = Search(
@@ -124,7 +145,11 @@ SEARCH = Search(
     title="verified",
     settings=VerifiedSettings,
     module="workflow_src.searches.verified.search:Verified",
-    needs={MODEL: Role(AUTOREGRESSIVE), DRAFTER: Role(PARALLEL, agree=("subwords",))},
+    needs={
+        MODEL: Role(AUTOREGRESSIVE),
+        DRAFTER: Role(PARALLEL, agree=("subwords",)),
+        LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
+    },
     blocks=True,
     held=bytes_held,
     check=check,

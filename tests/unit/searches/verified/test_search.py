@@ -19,6 +19,7 @@ from miniatures import (
     lanmt,
     lvm,
     nat,
+    ngram,
     one,
     padded,
     pairs,
@@ -30,7 +31,7 @@ from miniatures import (
 from workflow_src import registry
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import open_search
-from workflow_src.decoding.settings import DRAFTER
+from workflow_src.decoding.settings import DRAFTER, LM
 from workflow_src.families.build import build
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import AutoregressiveModel
@@ -315,9 +316,12 @@ def test_every_family_of_one_pass_drafts(model, drafter):
         assert_same(searched(networks, source, settings(drafts=3)), expected)
 
 
-def made_drafts(drafter, source, chosen: VerifiedSettings) -> list[list[list[int]]]:
+def made_drafts(drafter, source, chosen: VerifiedSettings, language_model=None) -> list[list[list[int]]]:
     """Drafts of each sentence of source (B, S)."""
-    search = open_search({MODEL: AUTOREGRESSIVE["transformer"](13, V), DRAFTER: drafter}, chosen)
+    networks = {MODEL: AUTOREGRESSIVE["transformer"](13, V), DRAFTER: drafter}
+    if language_model is not None:
+        networks[LM] = language_model
+    search = open_search(networks, chosen)
     sources = [row[row > EOS].tolist() for row in source]
     return search.drafts(sources, lambda rows: search.drafting.translate(pad(rows, eos=True)))
 
@@ -328,6 +332,33 @@ def test_several_drafts_are_the_best_outputs_of_the_drafter():
     drafts = made_drafts(drafter, source, settings(drafts=3))
     assert drafts == [[words for _, words in hypotheses] for hypotheses in ranked]
     assert all(len(set(map(tuple, own))) == 3 for own in drafts)
+
+
+WITH_LM = {"language_model": "lm", "lm_weight": 2.0, "word_bonus": 1.0}
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    return ngram(V)
+
+
+@pytest.mark.parametrize(("drafter", "beam"), [("ctc", "ctc-beam"), ("graph", "graph-beam")])
+@pytest.mark.parametrize("drafts", [1, 3])
+def test_drafts_with_a_language_model_are_the_best_outputs_of_the_drafters_beam(drafter, beam, drafts, language_model):
+    source, network = pairs(LENGTHS, [1] * len(LENGTHS)).source, DRAFTERS[drafter]()
+    networks = {MODEL: network, LM: language_model}
+    alone = registry.searches()[beam].settings(beam=5, **WITH_LM)
+    expected = [[words for _, words in ranked[:drafts]] for ranked in searched(networks, source, alone).ranked()]
+    chosen = settings(drafts=drafts, draft_beam=5, **WITH_LM)
+    assert made_drafts(network, source, chosen, language_model) == expected
+    assert made_drafts(network, source, settings(drafts=drafts)) != expected
+
+
+@pytest.mark.parametrize("drafter", ["ctc", "graph"])
+def test_drafts_with_a_language_model_leave_the_output_that_of_greedy_search(model, drafter, language_model):
+    source = pairs(LENGTHS, [1] * len(LENGTHS)).source
+    networks = {MODEL: model, DRAFTER: DRAFTERS[drafter](), LM: language_model}
+    assert_same(searched(networks, source, settings(**WITH_LM)), greedy(model, source))
 
 
 @pytest.mark.parametrize(("name", "fields"), [("argmax", {}), ("mask-predict", {"length_beam": 1})])
