@@ -76,7 +76,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
         configuration=configuration_files(),
         seeds=sorted({row.seed for row in manifest.rows}),
         corpus=texts,
-        significance=next((tested.test for tested in material.significance.values()), None),
+        significance=next((tested.test.model_dump() for tested in material.significance.values()), None),
         speed=speed and speed.main.model_dump(mode="json", exclude={"rows"}) | {"provenance": speed.provenance},
     )
 

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import analysed
 import pytest
+import reports
 
 from workflow_src import registry
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation import content as contents
 from workflow_src.records.atomic import read_json, write_json
 
+MANIFEST = reports.manifest()
 PROJECT = Path(__file__).resolve().parents[3]
 
 
@@ -95,6 +97,27 @@ def test_damaged_files_are_refused_in_a_sentence(what):
     message = str(raised.value)
     assert message.startswith("file f ") and problem in message and message.endswith("; make it again.")
     assert "\n" not in message
+
+
+def _entries(value, place=()):
+    """Places of entries in an object, the first one of every list."""
+    for key, entry in value.items() if isinstance(value, dict) else enumerate(value[:1]):
+        yield (*place, key)
+        if isinstance(entry, dict | list):
+            yield from _entries(entry, (*place, key))
+
+
+@pytest.mark.parametrize("name", [name for name, analysis in registry.analyses().items() if analysis.show])
+def test_what_is_shown_has_all_that_showing_it_needs(name):
+    """A file that lacks an entry, or has an empty one in its place, is refused in a sentence, or it can be shown."""
+    for place in _entries(analysed.EVERY[name]):
+        for damaged in (_without(name, *place), _with(name, [], *place), _with(name, {}, *place)):
+            try:
+                content = _check(damaged)
+            except ArtifactError:
+                continue
+            show = registry.import_object(registry.analyses()[name].show)
+            assert list(show(content, MANIFEST)), place
 
 
 def test_reading_and_showing_analyses_needs_no_torch():

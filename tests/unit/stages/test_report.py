@@ -284,6 +284,18 @@ def _without(variant):
     return spoil
 
 
+def _with(value, *place):
+    def spoil(path):
+        content = json.loads(path.read_text())
+        inner = content
+        for key in place[:-1]:
+            inner = inner[key]
+        inner[place[-1]] = value
+        path.write_text(json.dumps(content))
+
+    return spoil
+
+
 @pytest.mark.usefixtures("undrawn")
 def test_every_table_carries_its_data_and_how_its_systems_were_trained(report_inputs):
     """Sections up to provenance: each that has a table names checksum, seeds, and networks trained less than others."""
@@ -439,8 +451,18 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         (
             "significance.json",
             lambda f: f.write_text(json.dumps({"format": FORMAT})),
-            {"mentions": ("no pairs",), "fix": AGAIN_COMPARED},
+            {"mentions": ("missing",), "fix": AGAIN_COMPARED},
         ),
+        ("significance.json", _with(None, "pairs", 0, "p_value"), {"mentions": ("p_value",), "fix": AGAIN_COMPARED}),
+        (
+            "results/fabricated/quality/lvm/seed-1/delta-1/test.json",
+            _with("many", "kept", "bleu"),
+            {"mentions": ("'many' as kept.bleu",)},
+        ),
+        ("results/fabricated/quality/lvm/seed-1/delta-1/test.json", lambda f: f.write_text("[]"), {}),
+        ("results/toy/systems/lvm/seed-1/config.json", lambda f: f.write_text("[]"), {}),
+        ("results/toy/systems/lvm/seed-1/config.json", _with("many", "parameters"), {"mentions": ("parameters",)}),
+        ("traces.json", _with({}, "searches"), {"mentions": ("searches.delta: missing",)}),
     ],
 )
 def test_bad_inputs_are_one_sentence_and_leave_no_page(report_inputs, refused, tmp_path, file, spoil, fields):

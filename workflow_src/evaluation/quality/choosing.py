@@ -16,6 +16,8 @@ from workflow_src.records.checked import Lenient, read_file
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric, SearchSettings
 
+AGAIN = "choose them again"
+
 
 def choose(
     tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], Mapping[str, float]], metric: Metric
@@ -55,6 +57,42 @@ def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
     return True
 
 
+class Point(Lenient):
+    """Settings that were tried on dev, and further entries: their figures by metric."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, float]
+
+    settings: dict[str, Any]
+    mean_steps: float = 0.0
+
+
+class Choice(Lenient):
+    """The file of settings chosen on dev: the points that were tried, and a sentence for each chosen setting at the
+    edge of its values. `tune_by` is the metric that decided, where that is not the main one."""
+
+    chosen: dict[str, Any]
+    curve: tuple[Point, ...]
+    at_edge: tuple[str, ...] = ()
+    tune_by: str | None = None
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        return [point.model_dump() for point in self.curve]
+
+
+def read_choice(path: str | Path) -> Choice:
+    """The settings chosen on dev. Raises ArtifactError for a file without them, or without a figure that decided."""
+    choice = read_file(Choice, path)
+    deciding = {main_metric().name, choice.tune_by or main_metric().name}
+    for number, point in enumerate(choice.points):
+        for name in sorted(deciding - point.keys()):
+            raise ArtifactError(path, f"has no curve[{number}].{name}", AGAIN)
+    if all(point.settings != choice.chosen for point in choice.curve):
+        raise ArtifactError(path, "has no figure of the chosen settings", AGAIN)
+    return choice
+
+
 def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path | None) -> float:
     """The main metric of a decode on dev: from its file of `quality`, or else from that of the `chosen` settings.
 
@@ -62,22 +100,16 @@ def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path 
     file without the figure.
     """
     variant, name = VARIANTS[removal], main_metric().name
-    figures: dict[str, Any] = {name: (float, ...)}
-    scores: Any = pydantic.create_model("Scores", __base__=Lenient, **figures)
     if quality is not None:
+        figures: dict[str, Any] = {name: (float, ...)}
+        scores: Any = pydantic.create_model("Scores", __base__=Lenient, **figures)
         variants: dict[str, Any] = {variant: (scores, ...)}
         content = read_file(pydantic.create_model("Quality", __base__=Lenient, **variants), quality)
         return getattr(getattr(content, variant), name)
     assert chosen is not None, "the decode was measured on dev in one of two ways"
-    point_type: Any = pydantic.create_model("Point", __base__=scores, settings=(dict[str, Any], ...))
-    choice: Any = read_file(
-        pydantic.create_model("Choice", __base__=Lenient, chosen=(dict[str, Any], ...), curve=(list[point_type], ...)),
-        chosen,
-    )
-    for point in choice.curve:
-        if point.settings == choice.chosen:
-            return getattr(point, name)
-    raise ArtifactError(chosen, "has no figure of the chosen settings", "choose them again")
+    choice = read_choice(chosen)
+    figure: float = chosen_point(choice.points, choice.chosen)[name]
+    return figure
 
 
 def chosen_point(curve: Iterable[dict[str, Any]], chosen: Mapping[str, Any]) -> dict[str, Any]:

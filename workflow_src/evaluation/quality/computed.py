@@ -117,7 +117,7 @@ class RunningProgram:
                 f"answers {short_repr(figures)} to {len(sentences)} sentences", "answer a figure for each"
             )
         for figure in figures:
-            if not _is_figure(figure):
+            if not is_figure(figure):
                 raise self._wrong(f"computes {short_repr(figure)}", "compute finite numbers")
         return figures
 
@@ -150,7 +150,7 @@ class FigureCache:
                 for line in file:
                     with contextlib.suppress(ValueError, TypeError):
                         key, figure = json.loads(line)
-                        if key in keys and _is_figure(figure):
+                        if key in keys and is_figure(figure):
                             figures[key] = figure
         return figures
 
@@ -162,7 +162,7 @@ class FigureCache:
             file.write(f"{lines}\n")
 
 
-def _is_figure(value: Any) -> bool:
+def is_figure(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

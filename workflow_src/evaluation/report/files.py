@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
 
 from workflow_src.config.datasets import NormalisationConfig, Split
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import ShownDecode
 from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.records.atomic import read_json
-from workflow_src.records.checked import Lenient, check_format
+from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric
 
@@ -78,6 +80,19 @@ class EncodedText(Lenient):
         return {reason: count for reason, count in self.dropped.items() if reason != "unlikely"}
 
 
+class TrainingSummary(Lenient):
+    """`config.json` of a trained system, as far as its training says it. `texts` are counts by the text of a mixture,
+    `without_positions` pairs that are longer than its positions."""
+
+    parameters: int | None = None
+    steps: int | None = None
+    target_tokens_seen: int | None = None
+    minutes: float | None = None
+    sizes: dict[str, Any] | None = None
+    texts: dict[str, dict[str, float]] | None = None
+    without_positions: int = 0
+
+
 class FollowedSearch(Lenient):
     system: str
     search: str
@@ -102,10 +117,57 @@ class Traces(Lenient):
     searches: dict[str, FollowedSearch]
     examples: tuple[Example, ...]
 
+    @model_validator(mode="after")
+    def _followed(self) -> Traces:
+        for name in sorted({name for example in self.examples for name in example.searches} - self.searches.keys()):
+            raise ConfigError(f"searches.{name}", problem="missing")
+        return self
+
 
 RowKey = tuple[str, str, int]
 # Differences by metric, of a row (system, name, seed) from an autoregressive one.
 Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
+
+
+class PairedTest(Lenient):
+    """The test of p-values."""
+
+    name: str
+    two_sided: bool
+    trials: int
+    seed: int | None = None
+
+
+class Pair(Lenient):
+    """A row and another one in a variant and a metric, and their difference."""
+
+    system: str
+    name: str
+    seed: int
+    other: tuple[str, str]
+    variant: str
+    metric: str
+    difference: float
+
+
+class TestedPair(Pair):
+    why: Literal["baseline", "control"]
+    p_value: float
+
+
+class ComparedPair(Pair):
+    """With the fields of a `PairedDifference`."""
+
+    why: Literal["autoregressive"]
+    error: float
+    sentence: float
+
+
+class Comparisons(Lenient):
+    """`significance.json`."""
+
+    test: PairedTest
+    pairs: tuple[Annotated[TestedPair | ComparedPair, Field(discriminator="why")], ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,8 +178,8 @@ class Significance:
     differences from every autoregressive row.
     """
 
-    test: dict[str, Any]
-    tested: Mapping[tuple[RowKey, str, str, str], Mapping[str, Any]]
+    test: PairedTest
+    tested: Mapping[tuple[RowKey, str, str, str], TestedPair]
     pairs: Pairs
 
 
@@ -143,18 +205,17 @@ class Choice:
 
 
 def read_significance(path: str | Path) -> Significance:
-    """The content of significance.json. Raises ArtifactError for another format, or without the test or the pairs."""
+    """The content of significance.json. Raises ArtifactError for another format, or for the first wrong key."""
     content = read_json(path)
     check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
-    if not {"test", "pairs"} <= content.keys():
-        raise ArtifactError(path, "has no test or no pairs of rows", AGAIN_COMPARED)
-    tested: dict[tuple[RowKey, str, str, str], Mapping[str, Any]] = {}
+    comparisons = checked(Comparisons, content, str(path), AGAIN_COMPARED)
+    tested: dict[tuple[RowKey, str, str, str], TestedPair] = {}
     pairs: dict[tuple[RowKey, RowKey], dict[str, PairedDifference]] = {}
-    for entry in content["pairs"]:
-        row, other = (entry["system"], entry["name"], entry["seed"]), (*entry["other"], entry["seed"])
-        if entry["why"] == "autoregressive":
-            difference = PairedDifference(entry["difference"], entry["error"], entry["sentence"])
-            pairs.setdefault((row, other), {})[entry["metric"]] = difference
+    for pair in comparisons.pairs:
+        row, other = (pair.system, pair.name, pair.seed), (*pair.other, pair.seed)
+        if isinstance(pair, ComparedPair):
+            difference = PairedDifference(pair.difference, pair.error, pair.sentence)
+            pairs.setdefault((row, other), {})[pair.metric] = difference
         else:
-            tested[row, entry["why"], entry["variant"], entry["metric"]] = entry
-    return Significance(content["test"], tested, pairs)
+            tested[row, pair.why, pair.variant, pair.metric] = pair
+    return Significance(comparisons.test, tested, pairs)

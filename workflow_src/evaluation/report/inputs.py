@@ -10,9 +10,12 @@ from typing import Any
 
 from workflow_src.config.plan import Plan
 from workflow_src.data.lines import read_lines
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.evaluation.content import Content
 from workflow_src.evaluation.manifest import Manifest, Row
+from workflow_src.evaluation.quality.choosing import AGAIN as AGAIN_CHOSEN
+from workflow_src.evaluation.quality.choosing import read_choice
+from workflow_src.evaluation.quality.computed import is_figure
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.report import analyses, figures_learning
 from workflow_src.evaluation.report.files import (
@@ -21,14 +24,17 @@ from workflow_src.evaluation.report.files import (
     EncodedText,
     Significance,
     Traces,
+    TrainingSummary,
     read_significance,
 )
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_chosen, read_json
-from workflow_src.records.checked import read_file
+from workflow_src.records.checked import Lenient, checked, read_file
 from workflow_src.records.provenance import numbered
 from workflow_src.spec import Metric
+
+AGAIN_SCORED = "score the translations again"
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -44,21 +50,40 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
+class Quality(Lenient):
+    """A quality file: figures by metric in each of VARIANTS, their intervals (`NAME_ci`) and signatures."""
+
+    kept: dict[str, Any] = {}
+    without_repeated_words: dict[str, Any] = {}
+    without_repeated_subwords: dict[str, Any] = {}
+    sentences: int = 0
+    mean_steps: float | None = None
+    placeholders: dict[str, int] = {}
+
+
 def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
     """A quality file. Raises ArtifactError when it lacks a variant, or the score of one of the metrics."""
     content: dict[str, Any] = read_json(path)
-    keys = [key for m in metrics for key in (m.name, *([f"{m.name}_ci"] if m.uncertainty else []))]
+    checked(Quality, content, path, AGAIN_SCORED)
+    numbers = {metric.name: 1 for metric in metrics} | {f"{m.name}_ci": 2 for m in metrics if m.uncertainty}
     for variant in VARIANTS.values():
-        for key in keys:
-            if key not in content.get(variant, {}):
-                raise ArtifactError(path, f"has no {variant}.{key}", "score the translations again")
+        scores = content.get(variant, {})
+        for key, count in numbers.items():
+            if key not in scores:
+                raise ArtifactError(path, f"has no {variant}.{key}", AGAIN_SCORED)
+            values = [scores[key]] if count == 1 else scores[key]
+            # A metric that cannot score the corpus is null.
+            if scores[key] is not None and not (
+                isinstance(values, list) and len(values) == count and all(map(is_figure, values))
+            ):
+                raise ArtifactError(path, f"has {short_repr(scores[key])} as {variant}.{key}", AGAIN_SCORED)
     return content
 
 
 def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[str, str]:
     """Signatures of metrics in a quality file, by the titles of the metrics."""
     scores = quality[VARIANTS["none"]]
-    return {m.title: scores[f"{m.name}_signature"] for m in metrics if f"{m.name}_signature" in scores}
+    return {m.title: str(scores[f"{m.name}_signature"]) for m in metrics if f"{m.name}_signature" in scores}
 
 
 def read_systems(
@@ -69,12 +94,12 @@ def read_systems(
     logs, systems, mixtures, unread = [], [], {}, {}
     for name, seed in manifest.training:
         system, paths = manifest.plan.system(name), manifest.plan.training_files(name, seed)
-        config, history = read_json(paths["config"]), read_log(Path(paths["log"]))
+        config, history = read_file(TrainingSummary, paths["config"]), read_log(Path(paths["log"]))
         logs.append(figures_learning.Log(system, seed, history))
         systems.append(describe_system(system, seed, config, history))
-        if "texts" in config:
-            mixtures[name] = config["texts"]
-        unread[name] = config.get("without_positions", 0)
+        if config.texts:
+            mixtures[name] = config.texts
+        unread[name] = config.without_positions
     return logs, systems, mixtures, unread
 
 
@@ -148,7 +173,7 @@ def load(
         logs=logs,
         systems=systems,
         analyses=analyses.read(analysed),
-        choices=[_choice(manifest, row, read_json(path)) for path, row in tuned.items()],
+        choices=[_choice(manifest, row, path) for path, row in tuned.items()],
         significance=dict(zip(manifest.test_sets, map(read_significance, significance), strict=False)),
         speed=read_speed(speed) if speed else None,
         traces=read_file(Traces, traces) if traces else None,
@@ -178,7 +203,11 @@ def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifes
                 )
 
 
-def _choice(manifest: Manifest, row: Row, content: dict[str, Any]) -> Choice:
-    decode, edges = manifest.decode(*row.key), content["at_edge"]
-    metric = next(m for m in manifest.metrics if m.name == content.get("tune_by", manifest.main.name))
-    return Choice(decode, row.seed, content["chosen"], content["curve"], edges, metric)
+def _choice(manifest: Manifest, row: Row, path: str) -> Choice:
+    """What dev chose for a decode and seed. Raises ArtifactError where a metric decided that the experiment lacks."""
+    content, by_name = read_choice(path), {metric.name: metric for metric in manifest.metrics}
+    deciding = content.tune_by or manifest.main.name
+    if deciding not in by_name:
+        raise ArtifactError(path, f"was decided by {deciding}, which the experiment does not measure", AGAIN_CHOSEN)
+    decode = manifest.decode(*row.key)
+    return Choice(decode, row.seed, content.chosen, content.points, content.at_edge, by_name[deciding])

@@ -306,10 +306,10 @@ def _scores(
             if interval and metric.uncertainty:
                 entry |= dict(zip(("low", "high"), interval, strict=True))
             if pair := compared.get((key, "baseline", removed, metric.name)):
-                entry |= {"p": pair["p_value"], "against": "/".join(pair["other"])}
+                entry |= {"p": pair.p_value, "against": "/".join(pair.other)}
             yield entry
         if pair := compared.get((key, "control", removed, manifest.main.name)):
-            difference = {"value": pair["difference"], "p": pair["p_value"], "against": "/".join(pair["other"])}
+            difference = {"value": pair.difference, "p": pair.p_value, "against": "/".join(pair.other)}
             yield common | {"figure": FROM_CONTROL} | difference
 
 

@@ -11,6 +11,7 @@ from workflow_src.config.resolved import System
 from workflow_src.evaluation.document import Caption, Cell, Table, table_of
 from workflow_src.evaluation.report import progress
 from workflow_src.evaluation.report.carried import count
+from workflow_src.evaluation.report.files import TrainingSummary
 
 # Figures of the last validation in the table of systems, with their titles.
 VALIDATED = {
@@ -42,12 +43,11 @@ class TrainedSystem:
 
 
 def describe_system(
-    system: System, seed: int, config: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
+    system: System, seed: int, config: TrainingSummary, history: Sequence[Mapping[str, Any]]
 ) -> TrainedSystem:
-    """A trained system from its config.json and the entries of its training.jsonl."""
+    """A trained system from its `config` and the entries of its training.jsonl."""
     data = texts.words(system.learnt_data) + (" (reversed)" if system.reversed else "")
-    parameters, updates, tokens = (config.get(name) for name in ("parameters", "steps", "target_tokens_seen"))
-    sizes, last_entry = config.get("sizes") or {}, history[-1] if history else {}
+    sizes, last_entry = config.sizes or {}, history[-1] if history else {}
     sides = ("target",) if sizes.get("joint") or "source" not in sizes else ("source", "target")
     unreachable = [
         next((f"{100 * entry[name]:.2f}" for entry in reversed(history) if name in entry), "")
@@ -56,7 +56,6 @@ def describe_system(
     validated = [
         f"{title} {last_entry[key]:.4g}" for key, title in VALIDATED.items() if last_entry.get(key) is not None
     ]
-    minutes = config.get("minutes")
     entry: dict[str, str | Cell] = {
         "system": system.name,
         "family": system.family.name,
@@ -64,15 +63,24 @@ def describe_system(
         "data": data,
         "seed": str(seed),
         "subwords": " / ".join(count(sizes.get(side)) for side in sides),
-        "parameters": count(parameters),
-        "updates": count(updates),
-        "target tokens seen": count(tokens),
-        "minutes": "" if minutes is None else f"{minutes:.1f}",
+        "parameters": count(config.parameters),
+        "updates": count(config.steps),
+        "target tokens seen": count(config.target_tokens_seen),
+        "minutes": "" if config.minutes is None else f"{config.minutes:.1f}",
         UNREACHABLE: " / ".join(share or "–" for share in unreachable) if any(unreachable) else "",
         "still improving (BLEU)": Cell(progress.gain_words(history), kind="words"),
         "last validation on dev": Cell(", ".join(validated) or "–", kind="last"),
     }
-    return TrainedSystem(system.name, seed, data, parameters, updates, tokens, minutes, entry)
+    return TrainedSystem(
+        system.name,
+        seed,
+        data,
+        config.parameters,
+        config.steps,
+        config.target_tokens_seen,
+        config.minutes,
+        entry,
+    )
 
 
 def table(systems: Sequence[TrainedSystem]) -> Table:

@@ -209,7 +209,12 @@ def test_p_values_stand_beside_their_rows(tmp_path):
     rival = {"variant": "subwords", "why": "autoregressive", "other": ["teacher", "beam-4"]}
     rival |= {"difference": 0.3, "error": 0.1, "sentence": 0.02}
     pairs += [key | rival, key | rival | {"metric": "validity"}]
-    content = {"format": FORMAT, "test": {"name": "a test"}, "sentences": 9, "pairs": pairs}
+    content = {
+        "format": FORMAT,
+        "test": {"name": "a test", "two_sided": True, "trials": 9},
+        "sentences": 9,
+        "pairs": pairs,
+    }
     (tmp_path / "significance.json").write_text(json.dumps(content))
     significance = files.read_significance(tmp_path / "significance.json")
     manifest = reports.manifest(DECODES, splits=("dev", "test"))

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from workflow_src.config.plan.selection import entry, model_of
 from workflow_src.config.resolved import Loaded, System
@@ -35,11 +35,17 @@ class Panel(Record):
 
     centre: Pair
     half: float
-    regions: tuple[tuple[int, ...], ...]
-    arrows: tuple[tuple[float, float, float, float], ...]
+    regions: tuple[tuple[int, ...], ...] = Field(min_length=1)
+    arrows: tuple[tuple[float, float, float, float], ...] = Field(min_length=1)
     prior: Pair
     posterior: Pair
     paths: dict[str, tuple[Pair, ...]]
+
+    @model_validator(mode="after")
+    def _square(self) -> "Panel":
+        if any(len(row) != len(self.regions) for row in self.regions):
+            raise ConfigError("regions", problem="they are not as many in every row as there are rows")
+        return self
 
 
 class LatentSpace(Content):
@@ -60,6 +66,19 @@ class LatentSpace(Content):
     panels: tuple[Panel, ...] = Field(min_length=1)
     end_symbol: int | None = None
     searches: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _complete(self) -> "LatentSpace":
+        for name in ("prior", "posterior", *self.searches):
+            if name not in self.texts or len(self.outputs.get(name, ())) < len(self.panels):
+                raise ConfigError("outputs", problem=f"they or texts lack {name} or some of its subwords")
+        if any(name not in panel.paths for name in self.searches for panel in self.panels):
+            raise ConfigError("panels", problem="one lacks a path that others have")
+        ids = {cell for panel in self.panels for row in panel.regions for cell in row}
+        ids = ids.union(*self.outputs.values(), () if self.end_symbol is None else (self.end_symbol,))
+        if missing := sorted(ids - set(self.pieces)):
+            raise ConfigError("pieces", problem=f"they lack the id {missing[0]}")
+        return self
 
 
 def select(settings: LatentSpaceSettings, loaded: Loaded) -> Selection:

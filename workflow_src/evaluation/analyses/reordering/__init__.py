@@ -56,7 +56,7 @@ TABLE = FigureTable(
 class Alignment(Record):
     """The slots that hold each subword, of so many; None where the slots do not suffice."""
 
-    slots: int
+    slots: int = Field(gt=0)
     places: tuple[tuple[int, ...], ...] | None
 
 
@@ -83,7 +83,7 @@ class OrderExample(Record):
     pieces: tuple[str, ...]
     texts: tuple[str, str]
     target_pieces: tuple[tuple[str, ...], tuple[str, ...]]
-    panels: tuple[OrderPanel, ...]
+    panels: tuple[OrderPanel, ...] = Field(min_length=1)
 
 
 class Translations(Record):
