@@ -216,11 +216,6 @@ class Metric:
         return figure if high is None else min(figure, high)
 
     @property
-    def best(self) -> str:
-        """The word for its best figure."""
-        return "highest" if self.better == "higher" else "lowest"
-
-    @property
     def head(self) -> str:
         """The heading of its column, with the unit."""
         return f"{self.heading or self.title}{self.unit and f', {self.unit}'}"
@@ -234,6 +229,10 @@ class Metric:
     def factor(self) -> int:
         """The factor of figures before they are shown."""
         return 100 if self.unit == "%" else 1
+
+    def in_words(self, points: float) -> str:
+        """A figure, as it is shown, in a sentence: "5 BLEU", "0.5 % valid outputs"."""
+        return f"{points:g}{self.unit and f' {self.unit}'} {self.title}"
 
     def missing(self) -> list[str]:
         """Packages that are not installed; imports nothing."""

@@ -161,7 +161,9 @@ def test_full_report(report_inputs, page_of, tmp_path):
     assert len(systems) > 1 and all(row[column] == "1,200" for row in systems[1:])
     validated = [row[-1] for row in systems]
     assert "last validation on dev" in validated and any(text.startswith("BLEU ") for text in validated)
-    assert ["dataset", "toy; Doe 2020; the authors' <own>"] in [[" ".join(c.split()) for c in row] for row in html.rows]
+    assert ["dataset", "toy; Doe 2020; licence: the authors' <own>"] in [
+        [" ".join(c.split()) for c in row] for row in html.rows
+    ]
     markdown = squeezed(markdown_of(folder))
     assert (
         f"| {SCORE_4} | **34.9** [34.1, 35.7] | 29.1 | 54.9 | 69.9 | 5.00 ± 1.67 | 4.90–5.05 | 800 | 2.10× |"
@@ -204,6 +206,7 @@ def test_bare_report_of_a_teacher_alone(report_inputs, page_of):
     assert "ms a sentence" not in text and "fastest" not in text and "of seed 1" not in text
     # Headings, captions, links and numbers of figures without content are left out with them.
     assert {path.stem for path in (folder / "figures").iterdir()} == {"learning_curves"}
+    assert "<dt>Repetitions</dt>" not in text and "<dt>±</dt>" not in text and "<dt>Brackets</dt>" in text
     assert "Latent variables" not in text and "BLEU on dev" in text
     assert text.count("<figure") == 1 and "Refinement" not in text and "#refinement" not in text
     assert re.findall(r"Figure (\d+)\.</b>", text) == ["1"]
@@ -223,6 +226,7 @@ def test_seeds_are_averaged(report_inputs, page_of):
     assert [PRIOR_MEAN.title, "32.5 ± 0.3", "33.1 ± 0.3", "33.5 ± 0.3"] in rows
     markdown = markdown_of(folder)
     # Notes speak of what the pictures have: bars of seeds, and no second system of a family.
+    assert "- **±**: " in markdown and "- **Brackets**: " not in markdown
     assert "Deviations over seeds" in markdown and "Latent variables" in markdown and "Hollow" not in markdown
     # The table of needs names the bundle of one seed, and has its figures.
     taken = markdown.split("## What to take")[1].split("\n## ")[0]

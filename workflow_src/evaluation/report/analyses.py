@@ -216,7 +216,7 @@ class _Shown:
 def _points(figure: Figure, over: str, rows: Sequence[Entry]) -> Iterator[tuple[float, float, float]]:
     """The points (x, y) of a figure, with their errors."""
     for row in rows:
-        values = enumerate(row[figure.key], 1) if figure.listed else [(row[over], row[figure.key])]
+        values = enumerate(row[figure.key] or (), 1) if figure.listed else [(row[over], row[figure.key])]
         error = row.get(figure.error or "") or 0
         for x, y in finite(values):
             yield x, figure.factor * y, figure.factor * error

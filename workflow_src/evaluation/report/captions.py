@@ -11,20 +11,27 @@ from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
 from workflow_src.evaluation.report.evidence import Evidence
+from workflow_src.evaluation.report.lines import Line
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.spec import Metric
 
 OTHER_TOKENISERS = {*get_args(BleuTokeniser)} - {"13a"}
-FIGURES = {
-    "Bold": "The best figure of the main metric, of all rows and of those without autoregression.",
-    "Brackets": "The 95 % bootstrap interval, of one seed.",
-    "±": "The deviation over seeds, of which figures are means; of latency, over sentences.",
-}
 LATENCY = (
     "The median over sentences, one at a time, from text to text, with the systems of the first seed. ±: the standard "
     "deviation over sentences, which differ in length; it is no error of the median. Medians of rounds, the lowest and "
-    "the highest, show how well it repeats; an asterisk marks a round that other processes disturbed."
+    "the highest, show how well it repeats."
 )
+
+
+def figure_words(lines: Sequence[Line]) -> dict[str, str]:
+    """Notes on the figures of a table's lines, and what stands beside them."""
+    means = [mean for line in lines for mean in line.means.values()]
+    deviation = "The deviation over seeds, of which figures are means."
+    return {
+        "Bold": "The best figure of the main metric, of all rows and of those without autoregression.",
+        "Brackets": "The 95 % bootstrap interval." if any(mean.low is not None for mean in means) else "",
+        "±": deviation if any(line.seeds > 1 for line in lines) else "",
+    }
 
 
 def reference_words(manifest: Manifest, split: str) -> str:
@@ -56,7 +63,7 @@ def scored_words(normalisation: NormalisationConfig, metrics: Sequence[Metric], 
 
 def margin_words(margin: float, metrics: Sequence[Metric]) -> str:
     """So many points of each metric, such as "0.5 BLEU and 0.5 % valid outputs"."""
-    return " and ".join(f"{margin:g}{metric.unit and f' {metric.unit}'} {metric.title}" for metric in metrics)
+    return " and ".join(metric.in_words(margin) for metric in metrics)
 
 
 def rival_words(evidence: Evidence) -> str:
@@ -64,7 +71,8 @@ def rival_words(evidence: Evidence) -> str:
     compared."""
     if not evidence.pairs:
         return ""
-    limits = ", ".join(f"{metric.least:g} {metric.title}" for metric in evidence.metrics if metric.least is not None)
+    limited = [(metric, metric.least) for metric in evidence.metrics if metric.least is not None]
+    limits = ", ".join(metric.in_words(metric.factor * least) for metric, least in limited)
     return (
         f"A row is as good as another one where it is shown to lose less than "
         f"{margin_words(evidence.margin, evidence.metrics)}: the lower end of the paired interval of their difference "

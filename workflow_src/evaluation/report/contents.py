@@ -227,16 +227,19 @@ def rows_table(
 ) -> Table:
     """The table of rows of a split; the numbered one is the main one."""
     material, report = contents.material, manifest.report
-    comparisons = sum(len(line.p_values) for group in table for line in group.lines)
+    lines = [line for group in table for line in group.lines]
+    comparisons = sum(len(line.p_values) for line in lines)
     reference = manifest.reference
-    timed = numbered and material.speed is not None
+    # Speed is that of the main table's rows.
+    timed, compared = (any(line.figures[name] is not None for line in lines) for name in ("latency_ms", "speedup"))
     shown = contents.measured.shown(split, report.remove_repetitions)
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
     removal = captions.removal_words(report.remove_repetitions, manifest.means_repetitions)
     signatures = contents.measured.record["signatures"][split]
+    repetitions = f"In non-autoregressive outputs, {removal}; autoregressive outputs are scored as they are."
     notes = {
-        "Repetitions": f"In non-autoregressive outputs, {removal}; autoregressive outputs are scored as they are.",
-        **captions.FIGURES,
+        "Repetitions": "" if all(line.decode.autoregressive for line in lines) else repetitions,
+        **captions.figure_words(lines),
         "References": captions.reference_words(manifest, split),
         "Metrics": captions.scored_words(material.corpus.normalisation, manifest.metrics, signatures),
         "p": significance_page.p_words(
@@ -246,7 +249,7 @@ def rows_table(
         "Published": f"{captions.published_words(manifest)} {tables.published_order(table)}".strip(),
         **analyses.column_notes(material.analyses.values(), split, manifest),
         "Latency": captions.LATENCY if timed else "",
-        "Speed-up": f"Of median latency, over {tables.row_words(reference)}." if timed and reference else "",
+        "Speed-up": f"Of median latency, over {tables.row_words(reference)}." if compared and reference else "",
     }
     without_row = tables.unmatched_expected(table, report.expected)
     if numbered:
@@ -336,7 +339,8 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
     files = [f"{path} (SHA-256 {digest})" if digest else path for path, digest in record["configuration"].items()]
     seeds = ", ".join(str(seed) for seed in sorted({row.seed for row in manifest.rows}))
     terms = manifest.plan.loaded.dataset
-    dataset = [text for text in (terms.citation, terms.licence, terms.homepage) if text]
+    licence = terms.licence and f"licence: {terms.licence}"
+    dataset = [text for text in (terms.citation, licence, terms.homepage) if text]
     checksum = carried.checksum(material.sums)
     values: dict[str, str | Cell] = {
         "dataset": "; ".join([manifest.dataset, *dataset]) if dataset else "",

@@ -113,7 +113,7 @@ class Evidence:
                 continue
             if metric.sign * figure < metric.sign * metric.least:
                 amount = "less" if metric.better == "higher" else "more"
-                return f"“{line.decode.system.name}” has {amount} than {metric.least:g} {metric.title}"
+                return f"“{line.decode.system.name}” has {amount} than {metric.in_words(metric.factor * metric.least)}"
         for name in (line.decode.system.name, line.decode.system.group):
             if name in self.unfinished:
                 return f"“{name}” was still learning when its training ended"

@@ -83,7 +83,7 @@ def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
     return {
         "machine": f"{machine}, {_threads(protocol)}" if protocol.device == "cuda" else machine,
         "precision": "; ".join([own_precision, *(engine.label for engine in engines if not engine.own)]),
-        "sentences": f"{protocol.sentences:,}, after {protocol.warmup} untimed ones",
+        "sentences": f"{protocol.sentences:,}; for warm-up, untimed: {protocol.warmup:,}",
         "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {len(protocol.disturbed)} disturbed",
         "cores that other processes used": f"{_range(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
         "size of batches": f"{_range(sizes, 0)}{fastest}",
@@ -140,9 +140,11 @@ def _step_costs(speed: Speed, manifest: Manifest) -> list[Block]:
             "by operations": "" if ratio.predicted is None else f"{ratio.predicted:.2f}",
         }
         for ratio in measured.ratios
+        if ratio.measured is not None or ratio.predicted is not None
     ]
     slope = {"Steps": "The slope of a sentence's time over steps, all rows in turns."}
-    predicted = {"By operations": "Of matrix products, counted."}
+    counted = any(ratio.predicted is not None for ratio in measured.ratios)
+    predicted = {"By operations": "Of matrix products, counted." if counted else ""}
     tables = [
         table_of(entries, ("refinement step", "ratio of steps", "system"), caption=Caption("", notes))
         for entries, notes in ((costs, slope), (ratios, predicted))

@@ -144,13 +144,17 @@ def test_costs_of_steps_and_their_ratios_are_tables():
         {"system": "s", "search": "score", "ms_per_step": 1.25},
     ]
     ratio = {"control": "delta", "search": "score", "measured": 3.0, "predicted": 4.0, "share_of_predicted": 0.75}
-    measured = reports.speed(costs={"costs": costs, "ratios": [ratio]})
+    # Of searches that no row of the experiment has.
+    unknown = {"control": "delta", "search": "energy", "measured": None, "predicted": None}
+    measured = reports.speed(costs={"costs": costs, "ratios": [ratio, unknown]})
     *_, beside = speed_page.blocks(measured, MANIFEST)
     steps, ratios = (table.rows for table in beside.blocks)
     # Less than the noise of the measurement, and no negative time.
     assert [row[:2] for row in steps] == [[DELTA, "lvm"], [SCORE, "s"]]
     assert "noise" in steps[0][2] and steps[1][2] == "1.25"
     assert ratios == [[f"{DELTA} / {SCORE}", "3.00", "4.00"]]
+    *_, alone = speed_page.blocks(reports.speed(costs={"costs": costs, "ratios": [unknown]}), MANIFEST)
+    assert len(alone.blocks) == 1
     *_, sentence = speed_page.blocks(reports.speed(costs={"failure": "a fault.", "costs": [], "ratios": []}), MANIFEST)
     assert "not measured (a fault)" in sentence.parts[0]
 
