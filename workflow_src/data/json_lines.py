@@ -13,6 +13,7 @@ from workflow_src.errors import ArtifactError, short_repr
 
 # The value of a field that an object lacks; null is a value.
 MISSING: Any = object()
+FIX = "write one object on each line, as `jq -c .` does, and `jq -c '.[]'` of a list"
 
 
 def record_rows(
@@ -20,8 +21,9 @@ def record_rows(
 ) -> Iterator[RawPair]:
     """The rows of the JSON lines `name`, with the fields of two languages.
 
-    Empty lines, and records with null in place of a text, are left out and counted in `dropped`. Raises ArtifactError
-    naming the file and the line where a line is no object, where a field is missing, and where a text is none.
+    Empty lines, and records with null in place of a text or of an object around it, are left out and counted in
+    `dropped`. Raises ArtifactError naming the file and the line where a line is no object, where a field is missing,
+    and where a text is none.
     """
     fields = [str(part.columns[language]) for language in languages]
     for number, line in enumerate(lines, 1):
@@ -39,27 +41,30 @@ def record_rows(
 
 
 def _record(line: str, name: str, number: int) -> dict[str, Any]:
-    fix = "write one object on each line, as `jq -c` does"
     try:
         record = json.loads(line)
     except RecursionError:
-        raise ArtifactError(name, "has values in too many others", fix, number) from None
+        raise ArtifactError(name, "has values in too many others", FIX, number) from None
     except ValueError as failure:
-        raise ArtifactError(name, f"is not JSON ({failure})", fix, number) from None
+        raise ArtifactError(name, f"is not JSON ({failure})", FIX, number) from None
     if not isinstance(record, dict):
-        raise ArtifactError(name, f"is {short_repr(record)}, not an object", fix, number)
+        raise ArtifactError(name, f"is {short_repr(record)}, not an object", FIX, number)
     return record
 
 
 def _field(record: dict[str, Any], field: str) -> Any:
-    """The value of a field; a dot in its name leads into an object, unless the name itself has the dot."""
+    """The value of a field; a dot in its name leads into an object, unless the name itself has the dot. All fields of
+    null are null."""
     if field in record:
         return record[field]
+    value = MISSING
     for end in (index for index, character in enumerate(field) if character == "."):
-        inner = record.get(field[:end])
-        if isinstance(inner, dict) and (value := _field(inner, field[end + 1 :])) is not MISSING:
-            return value
-    return MISSING
+        inner = record.get(field[:end], MISSING)
+        if isinstance(inner, dict) and (value_of_inner := _field(inner, field[end + 1 :])) is not MISSING:
+            return value_of_inner
+        if inner is None:
+            value = None
+    return value
 
 
 def _value(record: dict[str, Any], field: str, name: str, number: int) -> Any:

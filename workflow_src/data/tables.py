@@ -66,10 +66,14 @@ def _column_number(column: int | str, head: Sequence[str], part: TablePart, name
     if most >= len(head):
         raise ArtifactError(
             name,
-            f"has {len(head)} columns in line {line}, but {most + 1} are needed",
+            f"has {_columns(len(head))} in line {line}, but {most + 1} are needed",
             "check columns and separator in the dataset",
         )
     return column
+
+
+def _columns(count: int) -> str:
+    return f"{count} column{'s' * (count != 1)}"
 
 
 def _rows_of_cells(
@@ -91,7 +95,7 @@ def _rows_of_cells(
         if width not in (None, len(cells)):
             raise ArtifactError(
                 name,
-                f"has {len(cells)} columns, and the rows before it have {width}",
+                f"has {_columns(len(cells))}, and the rows before it have {width}",
                 "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES,
                 line=number,
             )

@@ -159,6 +159,13 @@ def test_records_without_a_text_are_left_out_and_counted_and_lines_keep_their_nu
     assert texts(read(records(), of=("en",))[0]) == [("one", "one"), ("no", "no"), ("two", "two")]
 
 
+def test_null_in_place_of_an_object_is_null_in_place_of_its_texts():
+    full = [{"a": {"b": {"de": "eins", "en": "one"}}}, {"a": None, "a.b": {"de": "zwei", "en": "two"}}]
+    lines("x.jsonl", {"a": None}, full[0], {"a": {"b": None}}, full[1])
+    pairs, corpus = read(records(de="a.b.de", en="a.b.en"))
+    assert texts(pairs) == PAIRS and corpus.dropped["train"] == {"untranslated": 2}
+
+
 def test_scores_of_records():
     scores = [0.2, "0.9", None, 1]
     lines("x.jsonl", *({"de": f"d{n}", "en": f"e{n}", "m": {"s": score}} for n, score in enumerate(scores)))
