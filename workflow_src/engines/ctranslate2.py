@@ -74,7 +74,7 @@ class CTranslate2Session(Session):
             problem = f"it does not run on this {self.kind} with CTranslate2"
             raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         self.folder, self.device, self.precision = folder, self.kind, compute_type
-        self.threads = threads
+        self.concurrent_batches = threads
         self._options: dict[str, Any] = {
             "device": self.kind,
             "device_index": index,

@@ -234,7 +234,8 @@ class ImportedSession(Session):
 
     def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
         super().__init__()
-        self.device, self.precision, self.threads = library.device, library.precision, library.threads
+        self.device, self.precision = library.device, library.precision
+        self.concurrent_batches = library.concurrent_batches
         self.network = ImportedModel(library, pieces, system)
 
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:

@@ -100,7 +100,7 @@ class Session(ABC):
     device: str
     precision: str
     # Batches that it computes at once.
-    threads: int = 1
+    concurrent_batches: int = 1
 
     def __init__(self) -> None:
         self._searches: Bounded[Hashable, SearchModule] = Bounded(KEPT_SEARCHES)

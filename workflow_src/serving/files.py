@@ -23,7 +23,7 @@ def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tupl
     sources = {source.resolve() for source, _ in pairs}
     for source, target in pairs:
         if error := json_format(source):
-            raise error
+            raise ArtifactError(source, error.problem, "write its texts as lines, as `jq -r .FIELD` does")
         if target is None:
             continue
         if target.resolve() in sources or _is_same_file(source, target):

@@ -41,7 +41,7 @@ class SelectedEngine:
         def search_batch(rows: list[Sequence[int]]) -> Hypotheses:
             return sessions[len(rows) == 1].search(rows, request)
 
-        return search_rows(search_batch, sources, request.batch, request.ranked, watch, self.session.threads)
+        return search_rows(search_batch, sources, request.batch, request.ranked, watch, self.session.concurrent_batches)
 
     @torch.no_grad()
     def origins(

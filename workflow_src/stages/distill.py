@@ -159,7 +159,8 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     request = Request(inputs.settings.search_settings(), {MODEL: model}, batch, return_scores=True)
 
     def translate(sources: list[list[int]]) -> Hypotheses:
-        hypotheses = search_rows(lambda rows: session.search(rows, request), sources, batch, threads=session.threads)
+        at_once = session.concurrent_batches
+        hypotheses = search_rows(lambda rows: session.search(rows, request), sources, batch, threads=at_once)
         # There the library stops, and our own search goes on.
         cut = [row for row, is_cut in enumerate(hypotheses.cut or ()) if is_cut]
         own = search_rows(lambda rows: eager.search(rows, request), [sources[row] for row in cut], batch)

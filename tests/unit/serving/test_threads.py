@@ -8,11 +8,15 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from workflow_src.engines.eager import EagerSession
 from workflow_src.registry import engines
 from workflow_src.serving.translator import Translator
+from workflow_src.types import Hypotheses
 
 PROJECT = Path(__file__).resolve().parents[3]
 THREADS = 4
@@ -92,6 +96,25 @@ def test_threads_share_a_translator(kind, folders):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_batches_whose_operators_share_the_threads_are_computed_one_after_the_other(tiny_bundles, monkeypatch):
+    """Whatever the engine beside our own code is, which has as many threads."""
+    before = torch.get_num_threads()
+    callers = []
+
+    def compute(session: EagerSession, *arguments: Any) -> Hypotheses:
+        callers.append(threading.get_ident())
+        return eager_compute(session, *arguments)
+
+    eager_compute = EagerSession.compute
+    monkeypatch.setattr(EagerSession, "compute", compute)
+    try:
+        translator = Translator.load(tiny_bundles["transformer"], device="cpu", threads=2)
+        translator.translate(LINES, batch=1)
+    finally:
+        torch.set_num_threads(before)
+    assert callers == [threading.get_ident()] * len(LINES)
 
 
 # A child writes its translations to a pipe, and ends as a process of a server does. It has the parent's PyTorch, whose
