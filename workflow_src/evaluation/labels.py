@@ -9,16 +9,19 @@ from workflow_src.spec import Search, SearchSettings
 
 
 def words(settings: Mapping[str, Any], values: bool = True) -> str:
-    """Settings in words: `length quantile 0.6`, or their names only. A setting that is true is its name alone."""
-    parts = (
-        name.replace("_", " ") + (f" {_number(value)}" if values and value is not True else "")
-        for name, value in settings.items()
-    )
-    return ", ".join(parts)
+    """Settings in words: `length quantile 0.6`, or their names only.
+
+    A setting that is true is its name alone; one that is false or null is `no` and its name.
+    """
+    return ", ".join(_setting(name.replace("_", " "), value if values else True) for name, value in settings.items())
 
 
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+def _setting(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    if value is None or value is False:
+        return f"no {name}"
+    return f"{name} {value:g}" if isinstance(value, (int, float)) else f"{name} {value}"
 
 
 def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:

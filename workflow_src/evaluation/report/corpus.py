@@ -47,8 +47,8 @@ def blocks(
         for split in sorted(corpus.pairs, key=lambda name: (name != "train", name != "dev", name))
     ]
     if monolingual:
-        (split,) = monolingual.pairs
-        entries.append(_split(f"{split}, lines of {language(monolingual.source)}", monolingual, split))
+        lines = f"lines of {language(monolingual.source)}"
+        entries += [_split(f"{split}, {lines}", monolingual, split) for split in monolingual.pairs]
     entries += [_trained_on(name, text) for name, text in texts.items()]
     if not entries:
         return []
@@ -149,10 +149,9 @@ def warnings(
 
 def repeated_words(corpus: CorpusSummary, split: str) -> str:
     """A sentence about the pairs of a split that are in train too; "" without any."""
-    count = corpus.found_in_train.get(split, {}).get("pair", 0)
-    if not count:
+    count, pairs = corpus.found_in_train.get(split, {}).get("pair", 0), corpus.pairs.get(split)
+    if not count or not pairs:
         return ""
-    pairs = corpus.pairs[split]
     return f"Pairs of {split} that are in train too: {count:,} of {pairs:,} ({100 * count / pairs:.1f} %)."
 
 
@@ -199,13 +198,13 @@ def _examples(step: CleaningStep, languages: tuple[str, str]) -> Table:
     """Pairs that a filter left out or repaired; a repaired side stands behind an arrow."""
     rows: list[list[str | Cell]] = []
     for example in step.examples:
-        repaired = example.get("repaired")
+        repaired = example.repaired
         sides = [
-            Cell(example[side] + (f" → {repaired[number]}" if repaired else ""), language=code)
-            for number, (side, code) in enumerate(zip(("source", "target"), languages, strict=True))
+            Cell(side + (f" → {repaired[number]}" if repaired else ""), language=code)
+            for number, (side, code) in enumerate(zip((example.source, example.target), languages, strict=True))
         ]
-        reason = ": ".join(filter(None, [example["reason"], example.get("cause")]))
-        rows.append([str(example["line"]), reason, *sides])
+        reason = ": ".join(filter(None, [example.reason, example.cause]))
+        rows.append([str(example.line), reason, *sides])
     return Table(["line", "setting", "source", "target"], rows, left=4)
 
 

@@ -23,6 +23,17 @@ from workflow_src.spec import Metric
 AGAIN_COMPARED = "compare the rows again"
 
 
+class CleaningExample(Lenient):
+    """A pair that a filter dropped, or `repaired`, with its line."""
+
+    line: int
+    reason: str
+    cause: str | None = None
+    source: str
+    target: str
+    repaired: tuple[str, str] | None = None
+
+
 class CleaningStep(Lenient):
     """Counts of the pairs, or lines, that a filter read, dropped and repaired."""
 
@@ -30,7 +41,7 @@ class CleaningStep(Lenient):
     read: int
     dropped: dict[str, int]
     repaired: int
-    examples: list[dict[str, Any]]
+    examples: tuple[CleaningExample, ...]
 
 
 class Downloaded(Lenient):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import Field
 
 from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
@@ -27,7 +28,7 @@ from workflow_src.evaluation.report.files import RowKey, Significance
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import atomic, read_json, write_json
-from workflow_src.records.checked import check_format
+from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.registry import metrics
 from workflow_src.spec import Metric
 
@@ -71,6 +72,20 @@ TIMES = ("latency_ms", "latency_std", "sentences_per_second", "speedup")
 def signature_tokeniser(signature: str) -> str:
     """The tokeniser in a signature of sacreBLEU."""
     return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
+
+
+class Record(Lenient):
+    """The content of provenance.json, beside its format (`Results`)."""
+
+    experiment: str
+    dataset: str
+    source: str
+    target: str
+    splits: tuple[str, ...] = Field(min_length=1)
+    metrics: tuple[str, ...] = Field(min_length=1)
+    reference: tuple[str, str] | None
+    signatures: dict[str, dict[str, str]]
+    provenance: dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,9 +215,7 @@ def read_results(named: str | Path) -> Results:
         raise ArtifactError(named, "has no results", f"name a finished experiment, or its folder with {RECORD}")
     record = read_json(folder / RECORD)
     check_format(record, FORMAT, str(folder / RECORD), AGAIN)
-    keys = {"experiment", "dataset", "source", "target", "splits", "metrics", "reference", "signatures", "provenance"}
-    if lacking := sorted(keys - record.keys()):
-        raise ArtifactError(folder / RECORD, f"lacks {', '.join(lacking)}", AGAIN)
+    checked(Record, record, str(folder / RECORD), AGAIN)
     rows, figures = (read_csv(folder / name, COLUMNS[name], AGAIN) for name in ("rows.csv", "figures.csv"))
     results = Results(rows, figures, record)
     results.check(folder)

@@ -57,11 +57,11 @@ class TimedRow(Lenient):
 
     system: str
     name: str
-    latency_ms: float
+    latency_ms: float = Field(gt=0)
     latency_mean: float
     latency_std: float
-    latency_rounds: tuple[float, ...]
-    sentences_per_second: float
+    latency_rounds: tuple[float, ...] = Field(min_length=1)
+    sentences_per_second: float = Field(gt=0)
     batch: int
     failed_batch: FailedBatch | None
     speedup: float | None

@@ -106,7 +106,7 @@ def test_another_format_and_a_lacking_key_are_refused(tmp_path):
     fields = {"path": path, "problem": other_format(results.FORMAT + 1, results.FORMAT)}
     assert str(path) in str(refused.value) and fields_of(refused.value, {"problem": fields["problem"]})
     path.write_text(json.dumps({key: value for key, value in record.items() if key != "splits"}))
-    with pytest.raises(ArtifactError, match="lacks splits"):
+    with pytest.raises(ArtifactError, match="splits: missing"):
         results.read_results(tmp_path)
 
 
