@@ -86,7 +86,7 @@ def refined(measured: results.Results, material: Material) -> tuple[list[Group],
     the tables."""
     manifest = material.manifest
     on_dev = [manifest.decode(*row.key) for row in manifest.rows if row.split == "dev"]
-    split = "dev" if any(decode.search.traceable for decode in on_dev) else results.table_split(manifest)
+    split = "dev" if any(decode.search.traceable for decode in on_dev) else manifest.plan.shown_split
     return tables.groups(measured, split, manifest, manifest.report.remove_repetitions), split
 
 
@@ -136,7 +136,7 @@ def run(inputs: Inputs) -> str:
     record = describe(material, command_line)
     measured = dataclasses.replace(measured, record=measured.record | {"provenance": record})
     measured.check(folder)
-    split = results.table_split(manifest)
+    split = manifest.plan.shown_split
     table, proof = contents.evidence_of(material, measured, split)
     curves, refined_split = refined(measured, material)
     shown = contents.Contents(material, measured, split, table, proof, refined_split, draw(material, table, curves))

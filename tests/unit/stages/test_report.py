@@ -466,6 +466,7 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
         ("results/fabricated/quality/lvm/seed-1/delta-1/test.json", lambda f: f.write_text("[]"), {}),
         ("results/toy/systems/lvm/seed-1/config.json", lambda f: f.write_text("[]"), {}),
         ("results/toy/systems/lvm/seed-1/config.json", _with("many", "parameters"), {"mentions": ("parameters",)}),
+        ("results/toy/translations/teacher/seed-1/beam-4/test.txt", lambda f: f.write_text("A tree.\n"), {}),
         ("traces.json", _with({}, "searches"), {"mentions": ("searches.delta: missing",)}),
     ],
 )

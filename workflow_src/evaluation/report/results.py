@@ -222,11 +222,6 @@ def read_results(named: str | Path) -> Results:
     return results
 
 
-def table_split(manifest: Manifest) -> str:
-    """The split of the tables: the main test set, or dev where the experiment decodes nothing else."""
-    return manifest.test_sets[0] if any(row.split == manifest.test_sets[0] for row in manifest.rows) else "dev"
-
-
 def build(
     manifest: Manifest,
     qualities: Mapping[str, dict[str, Any]],
@@ -246,7 +241,7 @@ def build(
     times = {row.key: row for row in speed.rows} if speed else {}
     rows: dict[RowKey, dict[str, Any]] = {}
     figures: list[dict[str, Any]] = []
-    split, analysed = table_split(manifest), list(analysed)
+    split, analysed = manifest.plan.shown_split, list(analysed)
     for row in manifest.rows:
         key, quality = (*row.key, row.seed), qualities[row.quality]
         rows.setdefault(key, _described(row, manifest, trained.get((row.system, row.seed)), speed))

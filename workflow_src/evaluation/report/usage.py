@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from workflow_src.data.lines import read_lines
+from workflow_src.data.lines import check_parallel, read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_repetitions
 from workflow_src.evaluation.document import Block, Caption, Cell, Code, Command, Paragraph, Strong, Table, table_of
@@ -139,8 +139,9 @@ def recommended_outputs(recommended: Candidate, inputs: Inputs) -> list[str]:
     path = Path(_translation(recommended, inputs))
     texts = _first(path)
     if removal == "subwords":
-        details = read_details(path.with_suffix(".jsonl"))[:EXAMPLES]
-        texts = [line[WITHOUT_REPEATED_SUBWORDS] for line in details]
+        details = path.with_suffix(".jsonl")
+        check_parallel(path, details)
+        texts = [line[WITHOUT_REPEATED_SUBWORDS] for line in read_details(details)[:EXAMPLES]]
     return [collapse_repetitions(text) for text in texts] if removal == "words" else texts
 
 
@@ -191,6 +192,8 @@ def blocks(
     plan, split = manifest.plan, row.split
     source_path, folder = plan.corpus(split, "source"), bundle_of(recommended, inputs)
     description = read_bundle(Path(folder))
+    for path in (plan.reference(split), _translation(recommended, inputs)):
+        check_parallel(path, source_path)
     sources = _first(source_path)
     command = command_of(recommended, inputs, device, precision)
     kinds = read_json(Path(folder, "subwords", "subwords.json")).get("placeholders", ())
