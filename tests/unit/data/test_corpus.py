@@ -275,11 +275,11 @@ def test_empty_and_missing_texts_and_languages_are_named(tmp_path):
 
 def test_tables_that_do_not_fit_are_named(tmp_path):
     table = {"table": f"{tmp_path}/x.de", "columns": {"de": 0, "en": 1}}
-    assert "x.de has 1 columns in line 1, but 2 are needed" in failing(tmp_path, b"a\nc\n", b"", **table)
+    assert "x.de has 1 column in line 1, but 2 are needed" in failing(tmp_path, b"a\nc\n", b"", **table)
     # A tab inside of a sentence would make another pair of it.
     for odd in (b"c", b"c\td\te", b"\tc\td"):
         message = failing(tmp_path, b"a\tb\n" + odd + b"\n", b"", **table)
-        assert f"x.de, line 2, has {odd.count(9) + 1} columns" in message
+        assert f"x.de, line 2, has {odd.count(9) + 1} column" in message
     scored = table | {"score_column": 2, "minimum_score": 0.5}
     assert "has 'high' in column 2 of line 1" in failing(tmp_path, b"a\tb\thigh\n", b"", **scored)
     none = failing(tmp_path, b"a\tb\t0.1\nc\td\tnan\n", b"", **scored)
@@ -327,7 +327,7 @@ def test_quoted_tables(tmp_path):
         ('a,b\n"c,d\ne,f\n', 3, "unexpected end"),
         ('a,b\n"c,d\ne",f\ng,h\n', None, ""),
         ('a,b\n"c,d\ne,f\n"g",h\n', 4, "expected after"),
-        ('a,b\nc,d\n"e,f\ng"\n', 4, "1 columns, .* 2"),
+        ('a,b\nc,d\n"e,f\ng"\n', 4, "1 column, .* 2"),
         ("a,b\nc,d,e\n", 2, "3 columns"),
     ],
 )
