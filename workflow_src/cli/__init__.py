@@ -20,7 +20,7 @@ from workflow_src.cli.commands import argument, command, parser
 from workflow_src.cli.configuration import CONFIGURATION, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError, ConfigError, readable
 from workflow_src.runtime import console, garbage
 
 # Suffixes of the pages that `compare` writes.
@@ -207,7 +207,8 @@ def leaderboard(arguments: argparse.Namespace) -> None:
     texts = {arguments.output: board.csv_text(rows)}
     for page in arguments.pages:
         try:
-            text = page.read_text(encoding="utf-8")
+            with readable(page):
+                text = page.read_text(encoding="utf-8")
         except UnicodeDecodeError as failure:
             raise ArtifactError(page, f"is not UTF-8 text ({failure})", "name a Markdown file") from failure
         texts[page] = leaderboard_tables.fill(text, entries, str(page))

@@ -77,7 +77,7 @@ def calibrate() -> Rates:
     rates = Rates(**measured, other_load=load.cores)
     try:
         write_json(FILE, {"format": FORMAT, "machine": machine, "rates": dataclasses.asdict(rates)})
-    except OSError as failure:
+    except (OSError, InputError) as failure:
         print(f"warning: the calibration is not kept: {failure}", file=sys.stderr)
     return rates
 

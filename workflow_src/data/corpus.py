@@ -20,7 +20,7 @@ from workflow_src.data.markup import Segment, has_source_and_references, same_se
 from workflow_src.data.rows import RawPair, scored
 from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
-from workflow_src.errors import ArtifactError, ConfigError, nearest
+from workflow_src.errors import ArtifactError, ConfigError, nearest, readable
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import import_object
 from workflow_src.spec import Frozen, Generator
@@ -255,11 +255,10 @@ def count_training_pairs(dataset: DatasetFiles, languages: tuple[str, str]) -> i
     names = [text for part in dataset.train for text in part.names(languages[:1])]
     if dataset.kind != "files" or any(name in dataset.files or not Path(name).is_file() for name in names):
         return None
-    if all(isinstance(part, TextPart) and part.markup == "none" for part in dataset.train) and not any(
-        map(_is_compressed, names)
-    ):
-        return sum(map(count_lines, names))
+    are_lines = all(isinstance(part, TextPart) and part.markup == "none" for part in dataset.train)
     try:
+        if are_lines and not any(map(_is_compressed, names)):
+            return sum(map(count_lines, names))
         with RawCorpus(dataset, languages, Path) as corpus:
             return sum(1 for _ in corpus.parts_of("train"))
     except (ArtifactError, ConfigError):
@@ -289,7 +288,7 @@ def monolingual_lines(plan: Plan) -> int | None:
 
 
 def _is_compressed(name: str) -> bool:
-    with open(name, "rb") as file:
+    with readable(name), open(name, "rb") as file:
         return compression(file.read(START)) is not None
 
 

@@ -87,13 +87,14 @@ def copy_file(source: str | Path, target: str | Path) -> None:
 
 
 def link_file(source: str | Path, target: str | Path) -> None:
-    """Give a file a second name, or copy it where the disk has no hard links. Raises ArtifactError where it is full."""
+    """Give a file a second name, or copy it where the disk has no hard links.
+
+    Raises ArtifactError for a source that is missing, and where the disk is full.
+    """
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     Path(target).unlink(missing_ok=True)
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        raise
     except OSError:
         copy_file(source, target)
 

@@ -64,6 +64,13 @@ def test_a_measuring_beside_other_processes_is_said_in_every_estimate(folder, mo
         assert any("warning: other processes used 1.7 cores" in line for line in kept) == warned
 
 
+def test_rates_that_cannot_be_kept_are_used_with_a_warning(folder, monkeypatch, capsys):
+    monkeypatch.setattr(calibration, "_measure", lambda: MEASURED)
+    calibration.FILE.parent.write_text("no folder")
+    assert calibration.calibrate().training == MEASURED["training"]
+    assert "warning: the calibration is not kept" in capsys.readouterr().err
+
+
 def test_hours_of_a_plan_are_those_of_its_jobs(folder, monkeypatch):
     monkeypatch.setattr("workflow_src.cli.plan.saved_rates", lambda: Rates(**MEASURED))
     planned = overview(Request(config=["experiment=smoke"]))

@@ -172,6 +172,13 @@ def test_damaged_json_is_named(tmp_path, content):
         read_json(tmp_path / "none.json")
 
 
+@pytest.mark.parametrize("copy", [module.copy_file, module.link_file])
+def test_a_copy_of_nothing_is_refused_and_leaves_nothing(tmp_path, copy):
+    with pytest.raises(ArtifactError) as refused:
+        copy(tmp_path / "none", tmp_path / "copy")
+    assert refused.value.path == str(tmp_path / "none") and not os.listdir(tmp_path)
+
+
 def test_digests_agree_with_an_independent_count(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     assert module.sha256(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
