@@ -16,7 +16,7 @@ from workflow_src.config.experiment import Removal, removal
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import open_session
-from workflow_src.engines.session import Session, System
+from workflow_src.engines.session import Request, Session, System
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
@@ -29,7 +29,7 @@ from workflow_src.runtime.device import Runtime, cores, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
 from workflow_src.serving.text import normalisers
-from workflow_src.spec import AUTOREGRESSIVE, REPETITIONS, Role, Search, SearchSettings, Sizes, parse, phrase
+from workflow_src.spec import AUTOREGRESSIVE, MODEL, REPETITIONS, Role, Search, SearchSettings, Sizes, parse, phrase
 from workflow_src.types import max_positions
 
 # Settings of searches whose look-ups are cached, for calls with one sentence.
@@ -149,6 +149,12 @@ class OpenBundle:
         if self.family.imported and self.subwords.placeholders is not None:
             raise ConfigError(setting, system, problem=READS_TEXT, hint="give the bundle of a system that is trained")
         return self.models[self.name]
+
+    def check_owner(self, request: Request) -> None:
+        """Raises ConfigError for a request that was made for another system, with networks of that one."""
+        own_networks = self.models.values() if self.description.engine is None else [None]
+        if request.networks.get(MODEL) not in own_networks:
+            raise ConfigError("request", problem="it was made by another translator", hint="make it with this one")
 
     def settings(self, search: str | None, fields: Mapping[str, Any]) -> SearchSettings:
         """Settings of a search (default: the bundle's). Missing `fields` get the bundle's defaults for the search, or

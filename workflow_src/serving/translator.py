@@ -338,6 +338,7 @@ class Translator:
 
     def search_ids(self, sources: Sequence[Sequence[int]], request: Request, watch: Watch | None = None) -> Hypotheses:
         """`search` for subword ids without end symbols. `watch` is called after every batch, as by `search_rows`."""
+        self._bundle.check_owner(request)
         reader = self._text.reader
         check_beams(request.settings, reader.target_size)
         # The library of a model that was made elsewhere has its own memory.

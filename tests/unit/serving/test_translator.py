@@ -193,6 +193,15 @@ def test_a_trace_of_an_autoregressive_search_is_refused(translators):
     assert (refused.value.setting, refused.value.value) == ("search", "beam")
 
 
+def test_a_request_that_another_translator_made_is_refused(translators):
+    """It has the networks of that one."""
+    translator, request = translators["lvm"], translators["score"].request("prior-mean")
+    for call in (translator.translate, translator.search):
+        with pytest.raises(ConfigError) as refused:
+            call(["Baum"], request)
+        assert refused.value.setting == "request"
+
+
 def test_outputs_are_one_line_each_whatever_the_model_wrote(translators, tiny):
     spelt = tiny.subwords.encode_target(["a\nb", "c\r", "\u2028", "a\u0085b"])
     assert translators["lvm"].text(spelt) == ["a b", "c", "", "a b"]
