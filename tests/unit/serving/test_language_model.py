@@ -437,8 +437,8 @@ def test_what_is_carried_is_trained_for_every_seed():
         ("ctc", {"language_modl": "lm"}, {"setting": "systems.ctc.carries.language_modl", "nearest": "language_model"}),
         (
             "teacher",
-            {"language_model": "lm"},
-            {"setting": "systems.teacher.carries.language_model", "allowed": ("drafter",)},
+            {"rescorer": "lm"},
+            {"setting": "systems.teacher.carries.rescorer", "allowed": ("drafter", "language_model")},
         ),
         (
             "lvm",
