@@ -64,7 +64,7 @@ def test_snakemakes_own_report_shows_page_table_and_figures_with_captions(smoke_
     process = snakemake("--configfile", SMOKE, "--report", str(page), folder=smoke_run)
     assert process.returncode == 0, process.stderr
     text = page.read_text()
-    for words in ("trains and measures systems", "which needs no network", "one row a system and search"):
+    for words in ("trains and measures systems", "which needs no network", "one line a figure"):
         assert words in text, words
     figures = {path.stem for path in (smoke_run / "results/smoke/report/figures").glob("*.svg")}
     # Every other figure has a caption of its own.
