@@ -28,7 +28,9 @@ def tables(
     # The first decode of each system, by the systems that score it.
     at_lengths: dict[str, dict[str, Mapping[str, Any]]] = {}
     for entry in at_reference_lengths:
-        at_lengths.setdefault(entry["system"], {}).setdefault(entry["scorer"], entry)
+        # Other analyses may measure something else there.
+        if {"energy_per_sentence", "scorer"} <= entry.keys():
+            at_lengths.setdefault(entry["system"], {}).setdefault(entry["scorer"], entry)
     lines: dict[str, Line] = {}
     for line in (line for group in table for line in group.lines):
         lines.setdefault(line.system, line)
@@ -43,7 +45,7 @@ def tables(
         mean = first.means.get(counted.name) if first else None
         return _decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
 
-    captions = [_caption(grid, manifest, split, at_lengths) for grid in manifest.grids]
+    captions = [_caption(grid, manifest, split, at_lengths, lines) for grid in manifest.grids]
     return [
         block
         for grid, caption in zip(manifest.grids, captions, strict=True)
@@ -80,11 +82,12 @@ def _caption(
     manifest: Manifest,
     split: str,
     at_lengths: Mapping[str, Mapping[str, Any]],
+    lines: Mapping[str, Line],
 ) -> Caption:
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
     measured = [cell for cell in cells if cell.system in at_lengths]
-    convention, removed = manifest.published.convention, removal_words(report.remove_repetitions)
+    convention = manifest.published.convention
     counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     sentences = []
@@ -92,10 +95,13 @@ def _caption(
         scorers = " or ".join(dict.fromkeys(_scorer(cell, at_lengths[cell.system]) for cell in measured))
         sentences.append(
             f"At the references' lengths on {split}: energy in nats a sentence under {scorers}, and in "
-            f"brackets {counted}; {removed}."
+            f"brackets {counted}; {removal_words(report.remove_repetitions)}."
         )
     if len(measured) < len(cells):
         subject = "A figure alone is" if measured else "Figures are"
-        sentences.append(f"{subject} {counted} of a system's first row in the main table; {removed}.")
+        first = [lines[cell.system].decode for cell in cells if cell not in measured and cell.system in lines]
+        meant = {decode.means_repetitions for decode in first if not decode.autoregressive}
+        removed = f"; {removal_words(report.remove_repetitions, meant)}" if meant else ""
+        sentences.append(f"{subject} {counted} of a system's first row in the main table{removed}.")
     line = f"Systems of family {grid.family}, {rows} in rows and {columns} in columns."
     return Caption(line, {"Cells": " ".join(sentences)})

@@ -64,3 +64,17 @@ def test_without_energies_cells_have_the_bleu_of_the_main_table():
     assert grid.rows == [["SX", "–", "–"], ["ST", "–", "30.5"]]
     note = grid.caption.notes["Cells"]
     assert "energy" not in note and f"Figures are {titles.BLEU} (sacreBLEU) of a system" in note
+
+
+def test_a_grid_says_what_is_done_about_repetitions_of_its_own_systems():
+    """A CTC loss means repetitions, and autoregressive outputs are scored as they are, whatever other rows have."""
+    decodes = {("ctc", "ctc-greedy"): {"search": "ctc-greedy"}, ("teacher", "greedy"): {"search": "greedy"}}
+    some = manifest(decodes)
+    rows = [row("ctc", "ctc-greedy", 30.0, means_repetitions=True), row("teacher", "greedy", 30.0)]
+    for system, words in (("ctc", "repetitions are kept"), ("teacher", "")):
+        grid = dataclasses.replace(GRID, rows=("SX",), columns=("1",), cells=((GridCell(system),),), published=None)
+        _, beside = grids.tables(dataclasses.replace(some, grids=(grid,)), "test", [], reports.groups(rows, some, None))
+        (shown,) = beside.blocks
+        note = shown.caption.notes["Cells"]
+        assert shown.rows == [["SX", "30.0"]]
+        assert ("repeti" in note or "repeat" in note) == bool(words) and words in note
