@@ -200,8 +200,12 @@ PICKLE = (
 def read_json(path: str | Path) -> Any:
     """The content of a JSON file. Raises ArtifactError naming the file when it is missing, damaged or a folder."""
     try:
-        with readable(path):
-            return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    # Other errors of the system, which may pass, stay: who takes a damaged file for none would delete a good one.
+    except FileNotFoundError:
+        raise ArtifactError(path, MISSING) from None
+    except IsADirectoryError:
+        raise ArtifactError(path, "is a folder", "name a file") from None
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as failure:
         raise ArtifactError(path, f"is damaged ({failure})", "delete it and make it again") from None
 

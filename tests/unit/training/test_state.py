@@ -93,6 +93,18 @@ def test_a_damaged_newest_state_falls_back_to_the_older_one(folder, how, caplog)
     assert warning.endswith("; trying an older one")
 
 
+def test_a_state_that_a_disk_does_not_give_for_a_moment_stays(folder, monkeypatch):
+    def read_text(*_, **__):
+        raise OSError(5, "Input/output error")
+
+    names = sorted(os.listdir(folder))
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="Input"):
+        patch.setattr(Path, "read_text", read_text)
+        StateFolder(folder.parent, "mine").load()
+    assert sorted(os.listdir(folder)) == names
+    assert StateFolder(folder.parent, "mine").load()[1]["step"] == 30
+
+
 def test_tensors_without_their_record_do_not_count(folder, caplog):
     """A job killed between the two files: nothing is wrong, so nothing is said."""
     (folder / "step-000000030.json").unlink()
