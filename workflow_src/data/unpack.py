@@ -277,6 +277,12 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
                     archive = tarfile.open(fileobj=plain, mode="r:*", tarinfo=_Header)
                 else:
                     archive = tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header)
+            except tarfile.ReadError:
+                # A part of an archive is told from a text by these.
+                if compression(start) or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
+                    raise
+                fix = f"write {name} alone if it is the text itself, else download or copy it again"
+                raise ArtifactError(name, "is no archive", fix) from None
             except (NotImplementedError, UnicodeDecodeError) as failure:
                 # Of a newer form of zip, or with names that are not in the encoding which they claim.
                 raise ArtifactError(

@@ -351,4 +351,6 @@ def test_what_is_missing_is_named_with_what_is_there(tmp_path):
     (tmp_path / "empty.tgz").write_bytes(b"")
     refused(tmp_path / "empty.tgz", "a", problem="is empty")
     (tmp_path / "page.tgz").write_bytes(b"<html>not here</html>")
-    refused(tmp_path / "page.tgz", "a", mentions=(DAMAGED,))
+    refused(tmp_path / "page.tgz", "a", problem="is no archive")
+    (tmp_path / "a.de").write_bytes(TEXT)
+    refused(tmp_path / "a.de", "a", problem="is no archive", mentions=(f"write {tmp_path / 'a.de'} alone",))
