@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.evaluation.report.carried import checksum
 from workflow_src.evaluation.report.csv_tables import TEXT, as_csv, read_csv
 from workflow_src.evaluation.report.results import KEY, Mean, Results, means, read_results
@@ -114,6 +116,11 @@ def read(path: str | Path) -> list[dict[str, str]]:
     table = read_csv(path, dict.fromkeys(COLUMNS, TEXT), ADVICE, optional=(ON_DEV,))
     rows: list[dict[str, str]] = table.to_dict("records")
     for number, row in enumerate(rows, 2):
+        try:
+            settings_of(row["settings"])
+        except ValueError:
+            problem = f"has {short_repr(row['settings'])} as settings"
+            raise ArtifactError(path, problem, "write name=value, in quotes where it has blanks", line=number) from None
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == main_metric().name):
                 raise ArtifactError(path, f"has {row[name] or 'nothing'} as {name}", "write a number", line=number)
@@ -144,10 +151,19 @@ def csv_text(rows: Iterable[Row]) -> str:
     return as_csv(table if table[ON_DEV].any() else table.drop(columns=ON_DEV))
 
 
-def settings_text(settings: Mapping[str, bool | float | str | None]) -> str:
-    """Settings in a cell: `name=value` separated by blanks, without null values."""
-    return " ".join(
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings in a cell: `name=value` separated by blanks, without null values; a value with blanks is quoted."""
+    return shlex.join(
         f"{name}={f'{value:g}' if isinstance(value, float) else value}"
         for name, value in settings.items()
         if value is not None
     )
+
+
+def settings_of(cell: str) -> dict[str, Any]:
+    """Settings from their cell. Raises ValueError for text that is none."""
+    pairs = (part.partition("=") for part in shlex.split(cell))
+    try:
+        return {name: yaml.safe_load(value) for name, _, value in pairs}
+    except yaml.YAMLError as failure:
+        raise ValueError(f"{cell} are no settings") from failure

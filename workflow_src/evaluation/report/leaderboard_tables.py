@@ -9,17 +9,15 @@ import math
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
-import yaml
 
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
-from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
+from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row, settings_of
 from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
 from workflow_src.registry import engines, families, main_metric, refinement, searches
@@ -85,8 +83,10 @@ class Entry:
     @functools.cached_property
     def settings_of_seeds(self) -> list[SearchSettings]:
         """The settings of every seed; empty where the search is not declared, or has other settings."""
+        if not self.search:
+            return []
         try:
-            return [parse(self.search.settings, _values(row["settings"])) for row in self.rows] if self.search else []
+            return [parse(self.search.settings, settings_of(row["settings"])) for row in self.rows]
         except ValueError:
             return []
 
@@ -127,11 +127,6 @@ class Entry:
         return ", ".join(parts)
 
 
-def _values(text: str) -> dict[str, Any]:
-    pairs = (part.partition("=") for part in text.split())
-    return {name: yaml.safe_load(value) for name, _, value in pairs}
-
-
 def entries(rows: Iterable[Row]) -> list[Entry]:
     """One entry for each system and decode, on the main test set, whose rows come first in a run.
 
@@ -148,7 +143,8 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
         seeds.setdefault(run, set()).add(row["seed"])
         search = searches().get(row["search"])
         free = set(search.settings.named("tune")) if search else set()
-        fixed = tuple(sorted((name, value) for name, value in _values(row["settings"]).items() if name not in free))
+        settings = settings_of(row["settings"])
+        fixed = tuple(sorted((name, str(value)) for name, value in settings.items() if name not in free))
         key = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
         alike.setdefault((*key, fixed), {}).setdefault(row["seed"], []).append(row)
     decodes = [

@@ -263,6 +263,20 @@ def test_the_command_names_systems_that_a_search_cannot_do_without():
     ]
 
 
+def test_settings_of_any_kind_come_back_from_their_cell(tmp_path):
+    settings = {"steps": 4, "step_size": 0.5, "rescorer": "teacher", "words": "a b", "sizes": [1, 2], "on": False}
+    assert leaderboard.settings_of(leaderboard.settings_text(settings | {"none": None})) == settings
+    # Of a search that is declared elsewhere.
+    rows = board_rows([row("a", "transformer", "greedy", 45.0, seed=seed) for seed in (1, 2)])
+    path = tmp_path / "board.csv"
+    path.write_text(leaderboard.csv_text([one | {"settings": leaderboard.settings_text(settings)} for one in rows]))
+    (entry,) = leaderboard_tables.entries(leaderboard.read(path))
+    assert (entry.seeds, entry.settings) == (2, None)
+    path.write_text(path.read_text().replace("words=a b'", "words=a b"))
+    with pytest.raises(ArtifactError, match=r"line 2, has .* as settings"):
+        leaderboard.read(path)
+
+
 def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong = tmp_path / "wrong.csv"
     board = leaderboard.csv_text(board_rows([row("a", "transformer", "greedy", 45.0)]))
