@@ -637,3 +637,12 @@ def test_the_rule_of_a_family_has_the_name_of_a_training():
 def test_families_have_colours_of_their_own():
     colours = [family.look.colour for family in registry.families().values() if family.look.colour]
     assert len(set(colours)) == len(colours) > 5
+
+
+@pytest.mark.parametrize("name", registry.searches())
+def test_every_setting_that_may_be_none_is_none_by_that_word(name):
+    """So that commands can repeat a row whatever its settings are."""
+    kind = registry.searches()[name].settings
+    fields = kind.model_json_schema()["properties"]
+    for field in [field for field, schema in fields.items() if {"type": "null"} in schema.get("anyOf", ())]:
+        assert getattr(kind(**kind.with_none({field: "none"})), field) is None

@@ -158,7 +158,7 @@ class OpenBundle:
 
     def settings(self, search: str | None, fields: Mapping[str, Any]) -> SearchSettings:
         """Settings of a search (default: the bundle's). Missing `fields` get the bundle's defaults for the search, or
-        else the search's own. The text "none" replaces a default of the bundle by None, where None is the search's.
+        else the search's own. The text "none" is None where a setting may be None.
 
         Raises ConfigError for a search that the bundle lacks, for fields that the search lacks, that are out of range
         or without effect; InputError for a system that translates nothing.
@@ -174,8 +174,7 @@ class OpenBundle:
         turned_off = [name for name in roles if name in fields and fields[name] is None]
         defaults = bundle.defaults(self.description, declared, turned_off)
         changed = {name: value for name, value in fields.items() if value is not None or name in roles}
-        reset = {n for n, v in changed.items() if v == "none" and n in defaults and kind.default(n) is None}
-        settings = parse(kind, {n: value for n, value in {**defaults, **changed}.items() if n not in reset})
+        settings = parse(kind, kind.with_none({**defaults, **changed}))
         # Dev may have chosen a default of the bundle beside a setting that turns it off.
         settings.check_used(names=changed)
         return self.completed(settings)

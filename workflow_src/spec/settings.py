@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from pydantic.dataclasses import dataclass
 
@@ -97,6 +97,20 @@ class SearchSettings(Frozen):
     @classmethod
     def default(cls, name: str) -> Any:
         return cls.model_fields[name].get_default(call_default_factory=True)
+
+    @classmethod
+    def with_none(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """`values` with None in place of the text "none", its form on a command line, of fields that may be None.
+
+        Those whose default is None are left out.
+        """
+        result = dict(values)
+        for name, value in values.items():
+            if value == "none" and type(None) in get_args(cls.model_fields[name].annotation):
+                result[name] = None
+                if cls.default(name) is None:
+                    del result[name]
+        return result
 
     def most_passes(self) -> int:
         """How often networks compute every position, about."""

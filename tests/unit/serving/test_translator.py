@@ -249,6 +249,16 @@ def test_settings_that_do_not_serve_are_named(translators, settings, fields):
     assert fields_of(caught.value, fields) == fields
 
 
+def test_none_in_words_is_none_where_a_setting_may_be_none(translators):
+    """As the help of the command says of them."""
+    translator = translators["score"]
+    settings = {"search": "score", "steps": 1, "length_quantile": "none"}
+    assert translator.request(**settings).settings == translator.request("score", steps=1).settings
+    with pytest.raises(ConfigError) as refused:
+        translator.request("score", steps="none")
+    assert refused.value.setting == "steps"
+
+
 @pytest.mark.parametrize("family", ["transformer", "energy"])
 def test_a_sentence_longer_than_the_models_positions_is_refused_by_its_line_or_cut(translators, tiny, family, caplog):
     translator = translators[family]
