@@ -16,7 +16,7 @@ from workflow_src.evaluation.manifest import Key, Row, ShownDecode
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.needs import FASTEST, Figures, close_to_best, served
+from workflow_src.evaluation.report.needs import FASTEST, FASTEST_NEED, Figures, close_to_best, served
 from workflow_src.evaluation.report.results import KEY, Results, means
 from workflow_src.evaluation.report.tables import row_words
 from workflow_src.records.atomic import read_json
@@ -124,8 +124,9 @@ def needs_table(
     metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
+    rule = f"The fastest within {close} of the best one of their kind; “{FASTEST_NEED}” allows {fastest}."
     notes = {
-        "Rows": f"The fastest within {close} of the best one of their kind; of all, within {fastest}." if timed else "",
+        "Rows": rule if timed else "",
         "Left out": left_out,
         "Figures": f"Those of seed {manifest.rows[0].seed}." if len({row.seed for row in manifest.rows}) > 1 else "",
     }
