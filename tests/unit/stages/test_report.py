@@ -463,6 +463,11 @@ def test_networks_against_delta_seed_by_seed(report_inputs):
             _with("many", "kept", "bleu"),
             {"mentions": ("'many' as kept.bleu",)},
         ),
+        (
+            "results/fabricated/quality/lvm/seed-1/delta-1/test.json",
+            _with(None, "kept", "bleu"),
+            {"mentions": ("None as kept.bleu",)},
+        ),
         ("results/fabricated/quality/lvm/seed-1/delta-1/test.json", lambda f: f.write_text("[]"), {}),
         ("results/toy/systems/lvm/seed-1/config.json", lambda f: f.write_text("[]"), {}),
         ("results/toy/systems/lvm/seed-1/config.json", _with("many", "parameters"), {"mentions": ("parameters",)}),

@@ -71,11 +71,11 @@ def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
         for key, count in numbers.items():
             if key not in scores:
                 raise ArtifactError(path, f"has no {variant}.{key}", AGAIN_SCORED)
+            # A metric that cannot score the corpus is null; the main one can.
+            if scores[key] is None and key != metrics[0].name:
+                continue
             values = [scores[key]] if count == 1 else scores[key]
-            # A metric that cannot score the corpus is null.
-            if scores[key] is not None and not (
-                isinstance(values, list) and len(values) == count and all(map(is_figure, values))
-            ):
+            if not (isinstance(values, list) and len(values) == count and all(map(is_figure, values))):
                 raise ArtifactError(path, f"has {short_repr(scores[key])} as {variant}.{key}", AGAIN_SCORED)
     return content
 
