@@ -18,11 +18,11 @@ from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
 from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row, settings_of
-from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
+from workflow_src.evaluation.report.needs import Figures, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
 from workflow_src.registry import engines, families, main_metric, refinement, searches
 from workflow_src.serving.folders import placement
-from workflow_src.serving.options import option_words
+from workflow_src.serving.options import option, option_words
 from workflow_src.spec import Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
@@ -226,10 +226,10 @@ def command(entry: Entry) -> str:
         if value == kind.default(name) and name != search.series:
             continue
         if name in roles:
-            role = roles[name]
-            # A bundle may lack one that its searches cannot do without.
-            if role not in carried_roles() or not search.needs[role].optional:
-                words += [f"--{role}", f"bundles/{value}/seed-{row['seed']}"]
+            # Bundles of one-pass systems have their language model; others may lack what their searches work with.
+            is_carried = kind.option(name).carried and search.needs[roles[name]].optional and not entry.autoregressive
+            if not is_carried:
+                words += [option(name), f"bundles/{value}/seed-{row['seed']}"]
         else:
             words += option_words(name, value)
     words += ["--precision", precision] if exports and precision != "auto" else []

@@ -250,15 +250,21 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
         assert board.read_bytes() == board_content and page.read_text() == text.format(marks)
 
 
-def test_the_command_names_systems_that_a_search_cannot_do_without():
-    """Bundles of one-pass systems have their language model; that of a teacher may lack the drafter."""
+def test_the_command_names_systems_that_the_bundle_may_lack():
+    """Bundles of one-pass systems have their language model; that of a teacher may lack it, and the drafter."""
+    with_lm = {"language_model": "lm", "lm_weight": 0.4}
     rows = [
         row("teacher", "transformer", "verified", 41.0, 2.0, drafter="ctc", tolerance=3.0),
+        row("teacher", "transformer", "verified", 42.0, 3.0, drafter="ctc", **with_lm),
+        row("teacher", "transformer", "beam", 42.0, 9.0, beam=4, **with_lm),
         row("ctc", "nat", "ctc-beam", 40.0, 2.0, beam=5, language_model="lm"),
     ]
     commands = [leaderboard_tables.command(entry) for entry in leaderboard_tables.entries(board_rows(rows))]
     assert commands == [
         "--bundle bundles/teacher/seed-1 --search verified --drafter bundles/ctc/seed-1 --tolerance 3.0",
+        "--bundle bundles/teacher/seed-1 --search verified --drafter bundles/ctc/seed-1 "
+        "--language-model bundles/lm/seed-1 --lm-weight 0.4",
+        "--bundle bundles/teacher/seed-1 --search beam --beam 4 --language-model bundles/lm/seed-1 --lm-weight 0.4",
         "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5",
     ]
 
