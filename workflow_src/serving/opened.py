@@ -163,9 +163,7 @@ class OpenBundle:
         Raises ConfigError for a search that the bundle lacks, for fields that the search lacks, that are out of range
         or without effect; InputError for a system that translates nothing.
         """
-        if not self.searches:
-            raise InputError(self.description.system, "is no system that translates", "give the bundle of one")
-        declared = self._search(search or self.description.defaults["search"])
+        declared = self.search(search)
         kind = declared.settings
         for name in fields:
             if name not in kind.model_fields:
@@ -178,6 +176,13 @@ class OpenBundle:
         # Dev may have chosen a default of the bundle beside a setting that turns it off.
         settings.check_used(names=changed)
         return self.completed(settings)
+
+    def search(self, name: str | None) -> Search:
+        """The search of this name (default: the bundle's). Raises ConfigError for one that the bundle lacks, InputError
+        for a system that translates nothing."""
+        if not self.searches:
+            raise InputError(self.description.system, "is no system that translates", "give the bundle of one")
+        return self._search(name or self.description.defaults["search"])
 
     def _search(self, name: str) -> Search:
         if name not in self.searches:

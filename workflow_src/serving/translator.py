@@ -194,7 +194,7 @@ class Translator:
 
         `search` is the name of a search (by default the bundle's), or its settings. `options` are fields of a `Request`
         and settings of the search; one that names another system may be that system's translator itself. `systems` are
-        translators by role, for settings that name a system.
+        translators by role, for the settings that name a system.
 
         Raises ConfigError for a search that the bundle or its engine lacks, for settings that the search lacks or that
         are out of range, and for what the search cannot return; InputError for a system that translates nothing.
@@ -231,7 +231,10 @@ class Translator:
         """
         translators: dict[str, Translator] = {}
         if not isinstance(search, SearchSettings):
-            translators = {name: value for name, value in fields.items() if isinstance(value, Translator)}
+            roles = self._bundle.search(search).settings.roles()
+            by_role: Mapping[str, Any] = systems if isinstance(systems, Mapping) else {}
+            named_values = {name: by_role[role] for name, role in roles.items() if role in by_role} | dict(fields)
+            translators = {name: value for name, value in named_values.items() if isinstance(value, Translator)}
             names = {name: translator.description.system for name, translator in translators.items()}
             settings = self._bundle.settings(search, {**fields, **names})
         elif fields:

@@ -67,7 +67,13 @@ def test_a_bundle_drafts_with_the_language_model_that_it_carries(bundles, traini
     alone = load(bundles.export(tmp_path / "alone", bundles.weights["nat"], "--roles", model))
     expected = alone.translate(LINES, search="ctc-beam", beam=20, lm_weight=5.0)
     assert expected != alone.translate(LINES, search="ctc-greedy")
-    assert both.translate(LINES, search="verified", lm_weight=5.0, tolerance=1e6, top=60) == expected
+    freely = {"search": "verified", "lm_weight": 5.0, "tolerance": 1e6, "top": 60}
+    assert both.translate(LINES, **freely) == expected
+    # Systems beside a bundle are the same by the names of settings and by their roles.
+    counted_alone = load(bundles.export(tmp_path / "lm", tmp_path / "ngram/model.safetensors"))
+    systems, plain = {"drafter": load(bundles.drafter), "language_model": counted_alone}, load(bundles.plain)
+    assert plain.translate(LINES, **freely, **systems) == expected
+    assert plain.translate(LINES, plain.request(**freely, systems=systems)) == expected
 
 
 @pytest.mark.graphs
