@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from refusals import fields_of
 
+from workflow_src import registry
 from workflow_src.config import Plan
 from workflow_src.config.load import load
 from workflow_src.errors import ConfigError
@@ -105,6 +108,40 @@ def test_what_cannot_draft_is_refused(decode, fields):
         experiment(
             decode, lstm={"family": "seq2seq", "preset": "miniature", "training": {"preset": "smoke", "max_steps": 2}}
         )
+    assert fields_of(refused.value, fields) == fields
+
+
+PLUGIN = """
+import dataclasses
+from workflow_src.decoding.settings import LmWeight, PrefixLanguageModel
+from workflow_src.searches.ctc_beam import SEARCH
+from workflow_src.spec import Plugin, SearchSettings
+
+class Settings(SearchSettings):
+    language_model: PrefixLanguageModel
+    lm_weight: LmWeight
+
+SEARCH = dataclasses.replace(SEARCH, name="fused", settings=Settings, families=("nat",), series=None, graph=None,
+                             width=lambda settings: 1, held=None, label=None)
+PLUGIN = Plugin("fused", "1", searches=(SEARCH,))
+"""
+
+
+def test_a_plug_in_search_with_other_settings_for_a_language_model_makes_no_drafts(tmp_path, monkeypatch):
+    (tmp_path / "fused.py").write_text(PLUGIN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delenv(registry.VARIABLE, raising=False)
+    decode = {"system": "teacher", "search": "verified", "drafter": "ctc", "language_model": "lm"}
+    mine = {"experiment": "mine", "extends": "smoke", "plugins": ["fused"], "decodes": [decode]}
+    try:
+        assert [decode.values.draft_beam for decode in load(mine).decodes] == [20]
+        with pytest.raises(ConfigError) as refused:
+            load(mine | {"decodes": [decode | {"draft_search": "fused"}]})
+    finally:
+        registry.use([])
+        sys.modules.pop("fused", None)
+    fields = {"setting": "decodes[0].draft_search", "allowed": ("ctc-beam",)}
     assert fields_of(refused.value, fields) == fields
 
 

@@ -81,7 +81,7 @@ def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> Se
         raise ConfigError("draft_search", settings.draft_search, problem=problem, allowed=possible)
     if not possible and settings.language_model is not None:
         problem = f"no search of the drafter's family {family.name} takes a language model"
-        raise ConfigError(LM, settings.language_model, problem=problem, hint="remove it, or name another drafter")
+        raise ConfigError(LM, settings.language_model, problem=problem, hint="set it to none, or name another drafter")
     in_one_pass = [drafting for drafting in possible.values() if _passes(drafting) == 1]
     if not in_one_pass and settings.drafts == 1:
         problem = f"family {family.name} has no search that is one function of the source in one pass"
@@ -97,9 +97,10 @@ def _drafting(search: Search, settings: VerifiedSettings) -> SearchSettings | No
     """Settings with which a search makes the drafts; None where it cannot."""
     widths = search.settings.named("holds")[:1]
     if settings.language_model is not None:
-        if LM not in search.needs:
-            return None
         shared = ("language_model", "lm_weight", "word_bonus")
+        # A plug-in's search may weigh its language model by other settings.
+        if not search.settings.model_fields.keys() >= {*shared}:
+            return None
         beam = dict.fromkeys(widths, max(settings.draft_beam, settings.drafts))
         return search.settings(**beam, **{name: getattr(settings, name) for name in shared})
     if settings.drafts > 1 and not widths:
