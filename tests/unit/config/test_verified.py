@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from refusals import fields_of
@@ -61,10 +62,14 @@ def test_labels_show_tolerance_and_passes():
     ]
 
 
-def test_a_decode_follows_the_drafter_and_its_bundle():
-    plan = Plan(experiment({"drafter": "ctc"}))
-    (decode,) = plan.loaded.decodes
-    assert plan.systems_in_roles(decode) == {"drafter": "ctc"}
+def test_a_decode_follows_the_bundles_of_what_drafts():
+    for decode in ({"drafter": "ctc"}, {"drafter": "ctc", "language_model": "lm"}):
+        plan = Plan(experiment(decode))
+        (name,) = [decode.name for decode in plan.loaded.decodes]
+        files = plan.decode_inputs(SimpleNamespace(system="teacher", seed="1", search=name))
+        systems = {"bundle": "teacher"} | decode
+        assert files == {role: plan.exported_file(system, "1") for role, system in systems.items()}
+        assert set(plan.exported) == set(systems.values())
 
 
 @pytest.mark.parametrize(
