@@ -109,7 +109,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
 @example("\x00\x0b\ufffe")
 @example("datum.x + 'y' {expr: 1}")
 @given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=8))
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_text_can_be_drawn(tmp_path, text):
     """As the name of a series, of a row, and as a title: in the file, in the page, and for the program of the page."""
     rows = [{"series": text, "name": text, "number": text, "x": x, "y": 1.0 * x} for x in (1, 2)]
