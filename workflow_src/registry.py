@@ -372,7 +372,8 @@ def fill(needed: Mapping[str, Role], own: Iterable[tuple[Any, Family]], named: M
             if fits and not (role.optional and role.trait):
                 filled[name] = fits[0]
             elif not role.optional:
-                raise ConfigError(name, problem=f"needs a network that {phrase(role.trait)}, and this system has none")
+                problem = f"needs a network that {phrase(role.trait)}, and this system has none"
+                raise ConfigError(name, problem=problem, hint=f"name one as {name}")
     return filled
 
 

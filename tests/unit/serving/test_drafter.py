@@ -136,7 +136,7 @@ def test_without_a_drafter_there_is_nothing_to_check(bundles):
     plain = load(bundles.plain)
     with pytest.raises(ConfigError) as refused:
         plain.translate(LINES, search="verified")
-    fields = {"setting": "drafter", "mentions": ("translates in one pass",)}
+    fields = {"setting": "drafter", "mentions": ("translates in one pass",), "hint": "name one as drafter"}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError) as refused:
         plain.translate(LINES, search="verified", drafter=load(bundles.plain))
