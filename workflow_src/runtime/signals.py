@@ -18,8 +18,11 @@ EXIT_CODE = 75
 Handler = Callable[[int, FrameType | None], object] | int | None
 
 
-class Preempted(Exception):
-    """A signal stopped training; the message says where the next start goes on."""
+class Preempted(BaseException):
+    """A signal stopped training; the message says where the next start goes on.
+
+    Like KeyboardInterrupt, it may come at any line: code that takes any Exception for a fault of its own lets it pass.
+    """
 
     exit_code = EXIT_CODE
 

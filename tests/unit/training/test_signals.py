@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from workflow_src.registry import import_object
 from workflow_src.runtime import signals
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training import state
@@ -136,6 +137,14 @@ def test_handlers_are_given_back():
         with pytest.raises(Preempted), stop.at_once():
             pytest.fail("a signal that came before must end it at its start")
     assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+
+
+def test_a_signal_while_code_is_imported_is_no_fault_of_that_code(tmp_path, monkeypatch):
+    """Jobs import what they use when they first use it."""
+    (tmp_path / "interrupted.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nNAME = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with Preemption() as stop, pytest.raises(Preempted, match="SIGINT"), stop.at_once():
+        import_object("interrupted:NAME")
 
 
 def test_a_second_interrupt_ends_a_training_at_once(make_trainer):

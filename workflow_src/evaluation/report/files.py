@@ -100,7 +100,7 @@ class TrainingSummary(Lenient):
     target_tokens_seen: int | None = None
     minutes: float | None = None
     sizes: dict[str, Any] | None = None
-    texts: dict[str, dict[str, float]] | None = None
+    texts: dict[str, dict[str, int | float]] | None = None
     without_positions: int = 0
 
 
