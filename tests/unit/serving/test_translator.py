@@ -399,8 +399,8 @@ def test_a_fast_engine_translates_alike(translators, fast_score):
     assert hypotheses.tokens == expected.tokens and hypotheses.scores == pytest.approx(expected.scores, abs=1e-5)
     assert hypotheses.steps == expected.steps
     # Traces are eager with every engine.
-    request = eager.request(**settings)
-    assert fast_score.trace(LINES[:3], request) == eager.trace(LINES[:3], request)
+    traces, expected_traces = (each.trace(LINES[:3], each.request(**settings)) for each in (fast_score, eager))
+    assert traces == expected_traces
     # Nor does any engine compute a search whose steps depend on values.
     stopping = {"search": "score", "steps": 4, "stop_threshold": 0.5}
     assert fast_score.translate(LINES, **stopping) == eager.translate(LINES, **stopping)
