@@ -278,7 +278,7 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
                 else:
                     archive = tarfile.open(fileobj=file, mode="r:*", tarinfo=_Header)
             except tarfile.ReadError:
-                # A part of an archive is told from a text by these.
+                # These bytes mark a damaged archive; without them it is a text.
                 if compression(start) or start[TAR_MAGIC_AT : TAR_MAGIC_AT + 5] == b"ustar":
                     raise
                 fix = f"write {name} alone if it is the text itself, else download or copy it again"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 
 import pytest
 from refusals import fields_of
 
-from workflow_src import registry
 from workflow_src.config import Plan, files, load, load_experiment
 from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.errors import ConfigError
@@ -75,25 +73,18 @@ PLUGIN = Plugin("ours", "1", searches=(SEARCH,))
 """
 
 
-def test_only_knows_what_the_search_of_a_plug_in_names(tmp_path, monkeypatch):
+def test_only_knows_what_the_search_of_a_plug_in_names(own_module, tmp_path):
     """The decode that a dropped teacher ranks goes, with a plug-in's search as with one of ours."""
-    (tmp_path / "ours.py").write_text(PLUGIN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
+    own_module("ours", PLUGIN)
     decodes = [
         {"system": "tagger", "search": "ours", "lengths": 2, **({"rescorer": rescorer} if rescorer else {})}
         for rescorer in ("teacher", None)
     ]
     parent = {"experiment": "parent", "extends": "smoke-families", "plugins": ["ours"], "decodes": decodes}
     (tmp_path / "parent.yaml").write_text(json.dumps(parent))
-    try:
-        loaded = load({"experiment": "mine", "extends": "parent.yaml", "only": ["tagger"]})
-        assert set(loaded.systems) == {"tagger"}
-        assert [(decode.search, decode.values.rescorer) for decode in loaded.decodes] == [("ours", None)]
-    finally:
-        registry.use([])
-        sys.modules.pop("ours", None)
+    loaded = load({"experiment": "mine", "extends": "parent.yaml", "only": ["tagger"]})
+    assert set(loaded.systems) == {"tagger"}
+    assert [(decode.search, decode.values.rescorer) for decode in loaded.decodes] == [("ours", None)]
 
 
 def test_systems_of_ones_own_stay_with_what_they_need():

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from types import SimpleNamespace
 
 import pytest
 from refusals import fields_of
 
-from workflow_src import registry
 from workflow_src.config import Plan
 from workflow_src.config.load import load
 from workflow_src.errors import ConfigError
@@ -132,20 +130,13 @@ PLUGIN = Plugin("fused", "1", searches=(SEARCH,))
 """
 
 
-def test_a_plug_in_search_with_other_settings_for_a_language_model_makes_no_drafts(tmp_path, monkeypatch):
-    (tmp_path / "fused.py").write_text(PLUGIN)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
+def test_a_plug_in_search_with_other_settings_for_a_language_model_makes_no_drafts(own_module):
+    own_module("fused", PLUGIN)
     decode = {"system": "teacher", "search": "verified", "drafter": "ctc", "language_model": "lm"}
     mine = {"experiment": "mine", "extends": "smoke", "plugins": ["fused"], "decodes": [decode]}
-    try:
-        assert [decode.values.draft_beam for decode in load(mine).decodes] == [20]
-        with pytest.raises(ConfigError) as refused:
-            load(mine | {"decodes": [decode | {"draft_search": "fused"}]})
-    finally:
-        registry.use([])
-        sys.modules.pop("fused", None)
+    assert [decode.values.draft_beam for decode in load(mine).decodes] == [20]
+    with pytest.raises(ConfigError) as refused:
+        load(mine | {"decodes": [decode | {"draft_search": "fused"}]})
     fields = {"setting": "decodes[0].draft_search", "allowed": ("ctc-beam",)}
     assert fields_of(refused.value, fields) == fields
 
