@@ -152,6 +152,8 @@ def test_a_signal_to_a_snakemake_in_the_background_ends_its_training(number, tmp
     stopped = re.search(r"SIGTERM[^\d\n]+(\d+)[^\d\n]+(\d+)[^\n]* work/", log.read_text())
     assert stopped and stopped[1] == stopped[2]
     lines = output.read_text()[shown_before:].splitlines()
-    shown = [line for line in lines if not re.search(r"\] step \d+", line)]
-    assert [name in line for line, name in zip(shown, (number.name, "SIGTERM", number.name), strict=True)] == [True] * 3
-    assert shown[1].startswith("[teacher, seed 1] ")
+    # The training says more where other processes keep it waiting.
+    of_training = [line for line in lines if line.startswith("[teacher, seed 1] ")]
+    assert "SIGTERM" in of_training[-1]
+    of_snakemake = [line for line in lines if line not in of_training]
+    assert len(of_snakemake) == 2 and all(number.name in line for line in of_snakemake), lines
