@@ -11,7 +11,7 @@ from workflow_src.evaluation.manifest import ShownDecode
 from workflow_src.evaluation.report.files import Choice
 from workflow_src.evaluation.report.lines import Group, Line
 from workflow_src.registry import main_metric
-from workflow_src.spec import Metric
+from workflow_src.spec import Look, Metric
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,14 +47,20 @@ def curves_of(groups: Iterable[Group]) -> list[Curve]:
 def series_of(curves: Sequence[Curve]) -> dict[int, Series]:
     """The series of every curve by its identity: its search, another engine, and a further system of the family.
 
-    Autoregressive searches that look alike are one series.
+    Autoregressive searches that look alike are one series, as are searches of one family on another engine, whose
+    marker is the engine's.
     """
+    titles_by_look: dict[Look, set[str]] = {}
+    for curve in curves:
+        titles_by_look.setdefault(curve.decode.look, set()).add(curve.decode.search.title)
     looks: dict[str, Series] = {}
     chosen: dict[int, Series] = {}
     for curve in curves:
         decode, family = curve.decode, curve.decode.system.family
         name = "autoregressive" if family.autoregressive else decode.search.title
-        name += "" if decode.engine.own else f", {decode.engine.title}"
+        if not decode.engine.own:
+            alike = len(titles_by_look[decode.look]) > 1 and not family.autoregressive
+            name = f"{family.title if alike else name}, {decode.engine.title}"
         name += f" · {curve.group}" if curve.twin else ""
         look = decode.look
         drawn = Series(name, decode.colour, look.marker or "o", curve.twin, hollow=curve.twin > 0)

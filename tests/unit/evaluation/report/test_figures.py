@@ -222,6 +222,18 @@ def test_the_legend_says_titles():
         assert (charts.PAPER in json.dumps(figures_quality.quality_speed(some).to_dict())) == hollow
 
 
+def test_no_two_names_of_the_legend_look_alike():
+    """Points of another engine have its marker, whatever their search."""
+    exported = {
+        ("lvm", f"{name}-onnx"): settings | {"engine": "onnxruntime"}
+        for name, settings in (("delta", reports.stepped("delta", 1)), ("prior-mean", {"search": "prior-mean"}))
+    }
+    groups = table(reports.manifest(reports.DECODES | exported))
+    series = figures.series_of(figures.curves_of(groups)).values()
+    looks = {one.name: (one.colour, one.marker, one.hollow) for one in series}
+    assert len(set(looks.values())) == len(looks)
+
+
 def test_every_marker_that_is_declared_has_a_shape():
     looks = [OTHER, *(member.look for member in (*searches().values(), *engines().values()))]
     assert {look.marker for look in looks if look.marker} <= set(charts.SHAPES)
