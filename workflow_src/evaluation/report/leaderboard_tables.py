@@ -223,15 +223,13 @@ def command(entry: Entry) -> str:
     roles = kind.roles()
     for name in kind.model_fields:
         value = getattr(settings, name)
-        if value == kind.default(name) and name != search.series:
-            continue
-        if name in roles:
-            # Bundles of one-pass systems have their language model; others may lack what their searches work with.
-            is_carried = kind.option(name).carried and search.needs[roles[name]].optional and not entry.autoregressive
-            if not is_carried:
-                words += [option(name), f"bundles/{value}/seed-{row['seed']}"]
-        else:
-            words += option_words(name, value)
+        # Bundles of one-pass systems have their language model; others may lack what their searches work with.
+        is_carried = name in roles and kind.option(name).carried and search.needs[roles[name]].optional
+        if is_carried and not entry.autoregressive:
+            words += [] if value else [option(name), "none"]
+        elif value != kind.default(name) or name == search.series:
+            is_system = name in roles
+            words += [option(name), f"bundles/{value}/seed-{row['seed']}"] if is_system else option_words(name, value)
     words += ["--precision", precision] if exports and precision != "auto" else []
     words += ["--engine", mode] if mode not in ("auto", "eager") else []
     return shlex.join(words)

@@ -251,13 +251,17 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
 
 
 def test_the_command_names_systems_that_the_bundle_may_lack():
-    """Bundles of one-pass systems have their language model; that of a teacher may lack it, and the drafter."""
+    """Bundles of one-pass systems have their language model; that of a teacher may lack it, and the drafter.
+
+    A row without the language model turns it off.
+    """
     with_lm = {"language_model": "lm", "lm_weight": 0.4}
     rows = [
         row("teacher", "transformer", "verified", 41.0, 2.0, drafter="ctc", tolerance=3.0),
         row("teacher", "transformer", "verified", 42.0, 3.0, drafter="ctc", **with_lm),
         row("teacher", "transformer", "beam", 42.0, 9.0, beam=4, **with_lm),
         row("ctc", "nat", "ctc-beam", 40.0, 2.0, beam=5, language_model="lm"),
+        row("ctc", "nat", "ctc-beam", 38.0, 2.0, beam=5),
     ]
     commands = [leaderboard_tables.command(entry) for entry in leaderboard_tables.entries(board_rows(rows))]
     assert commands == [
@@ -266,6 +270,7 @@ def test_the_command_names_systems_that_the_bundle_may_lack():
         "--language-model bundles/lm/seed-1 --lm-weight 0.4",
         "--bundle bundles/teacher/seed-1 --search beam --beam 4 --language-model bundles/lm/seed-1 --lm-weight 0.4",
         "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5",
+        "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5 --language-model none",
     ]
 
 
