@@ -18,6 +18,8 @@ from workflow_src.stages import report
 CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="pages are looked at in Debian's chromium, which is missing")
 WIDTHS = (390, 1280, 1920)
+# Milliseconds.
+PATIENCE = 120_000
 # Elements that begin or end outside of the window. What scrolls in a frame of its own is within that.
 OUTSIDE = """() => [...document.querySelectorAll("body *")].filter(element => {
   const box = element.getBoundingClientRect();
@@ -33,6 +35,8 @@ def browser():
     with sync_playwright() as playwright:
         # Chromium's sandbox does not run for root, as in a container.
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        # Beside busy processes a page takes minutes.
+        expect.set_options(timeout=PATIENCE)
         yield opened
         opened.close()
 
@@ -40,6 +44,7 @@ def browser():
 def opened(browser, path, width):
     """The page at a width, with what goes wrong on it: errors, and requests beside that of the page."""
     page, wrong = browser.new_page(viewport={"width": width, "height": 900}), []
+    page.set_default_timeout(PATIENCE)
     page.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda request: request.url != path.as_uri() and wrong.append(request.url))
@@ -98,7 +103,7 @@ def test_a_report_fits_answers_clicks_and_prints_pictures(browser, written, tmp_
     page.close()
     # Without a program, pictures stand in its place.
     without = browser.new_context(java_script_enabled=False).new_page()
-    without.goto(written.as_uri())
+    without.goto(written.as_uri(), timeout=PATIENCE)
     assert without.locator(".still svg").first.is_visible()
     without.close()
     main(["compare", str(written.parent), "--output", str(tmp_path / "compared.html")])
