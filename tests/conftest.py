@@ -176,7 +176,7 @@ def snakemake(
     *words: str,
     snakefile: Path = PROJECT / "Snakefile",
     folder: Path,
-    seconds: float = 300,
+    seconds: float = 900,
     forked: bool = False,
     variables: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess:
