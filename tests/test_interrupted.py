@@ -154,6 +154,7 @@ def test_a_signal_to_a_snakemake_in_the_background_ends_its_training(number, tmp
     lines = output.read_text()[shown_before:].splitlines()
     # The training says more where other processes keep it waiting.
     of_training = [line for line in lines if line.startswith("[teacher, seed 1] ")]
-    assert "SIGTERM" in of_training[-1]
+    assert ["SIGTERM" in line for line in of_training].count(True) == 1 and "SIGTERM" in of_training[-1]
     of_snakemake = [line for line in lines if line not in of_training]
     assert len(of_snakemake) == 2 and all(number.name in line for line in of_snakemake), lines
+    assert lines[-1] == of_snakemake[-1]
