@@ -146,8 +146,9 @@ def sized(plan: Plan, sizes: Sizes) -> Plan:
 
 
 def sentence_length(plan: Plan, length: float | None = None) -> float:
-    """Mean subwords of a sentence: `length`, or the default for such a dataset."""
-    length, limit = length or LENGTH[plan.loaded.dataset.kind], plan.recipe.max_length
+    """Mean subwords of a sentence: `length`, or that of the dataset, or the default for such a dataset."""
+    dataset, limit = plan.loaded.dataset, plan.recipe.max_length
+    length = length or dataset.sentence_length or LENGTH[dataset.kind]
     return length if limit == AUTO else min(length, limit)
 
 

@@ -295,6 +295,9 @@ class DatasetConfig(DatasetFiles):
     # Defaults for recipes of this dataset; `normalisation` of the recipe wins key by key.
     normalisation: dict[str, Any] = {}
     pairs: int | None = Field(None, gt=0, description="training pairs, about; for estimates only")
+    sentence_length: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="subwords of a sentence, about; for estimates only"
+    )
     licence: str = "unknown"
     citation: str = ""
     homepage: str = ""
