@@ -99,7 +99,8 @@ def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
     plan = Plan(load_experiment("tatoeba"))
     before = sizes(plan)
     stated = "stated by the dataset"
-    assert before.sources == {"pairs": stated, "length": stated} and before.length == plan.loaded.dataset.sentence_length
+    assert before.sources == {"pairs": stated, "length": stated}
+    assert before.length == plan.loaded.dataset.sentence_length
     encoded = {"pairs": 1000, "source_tokens": 12_000, "target_tokens": 10_000}
     after = sizes(plan, encoded=encoded)
     assert (after.pairs, after.length) == (1000, 11.0) and after.sources == {"pairs": "counted", "length": "counted"}
