@@ -59,8 +59,8 @@ def sizes(
     counted = (encoded["pairs"], mean_length(encoded)) if encoded else (None, None)
     lines = None if pairs or encoded else own_pairs(plan)
     stated = "stated by the dataset"
-    assumed = stated if plan.loaded.dataset.sentence_length else "assumed"
-    origins = ("counted", "counted") if encoded else (stated, assumed)
+    length_origin = stated if plan.loaded.dataset.sentence_length else "assumed"
+    origins = ("counted", "counted") if encoded else (stated, length_origin)
     sources = {"pairs": "given" if pairs else origins[0], "length": "given" if length else origins[1]}
     if lines:
         sources["pairs"] = "lines of your texts"
