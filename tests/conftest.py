@@ -24,6 +24,8 @@ from workflow_src.runtime import garbage
 # Before torch is imported, here and in children: equal bits are promised for one thread, and the threads of several
 # processes that share few cores wait for each other in loops.
 os.environ["OMP_NUM_THREADS"] = "1"
+# Corpora of this machine change no test.
+os.environ.pop("CONTINUUM_MIRRORS", None)
 
 garbage.collect_rarely()
 

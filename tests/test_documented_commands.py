@@ -123,7 +123,6 @@ def environment():
 def folder(texts, monkeypatch) -> Path:
     """The same, as the working directory, with a measuring of this machine that takes a second."""
     monkeypatch.chdir(texts)
-    monkeypatch.delenv("CONTINUUM_MIRRORS", raising=False)
     monkeypatch.setattr(calibration, "SECONDS", 0.3)
     return texts
 

@@ -14,7 +14,6 @@ DOWNLOAD = {"url": "https://example.org/corpora/pairs.tsv"}
 def mine(tmp_path, monkeypatch):
     """A function that writes mine.yaml with a recipe's `clean`, on a table that is downloaded."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CONTINUUM_MIRRORS", raising=False)
     monkeypatch.setenv("COLUMNS", "200")
 
     def write(clean):

@@ -32,7 +32,6 @@ CONTENT = archive()
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("CONTINUUM_MIRRORS", raising=False)
     path = tmp_path / "mirror/example.org/corpora/pairs.zip"
     path.parent.mkdir(parents=True)
     path.write_bytes(CONTENT)
