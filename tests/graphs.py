@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from workflow_src.nn.transitions import NEVER
+from workflow_src.nn.logarithms import NEVER
 
 
 def random_graphs(vertices: Tensor, symbols: int, seed: int = 0) -> tuple[Tensor, Tensor]:

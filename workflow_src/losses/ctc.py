@@ -17,10 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.losses.aligned import Aligned, aligned_loss, own_symbols
+from workflow_src.nn.logarithms import NEVER, exp
 from workflow_src.types import PAD, Cells
-
-# The logarithm of "never": finite, so that sums and differences of it are no NaN.
-NEVER = -1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +98,7 @@ def occupancies(emissions: Tensor, lattice: Lattice) -> tuple[Tensor, Tensor]:
         beta = backward[n] = torch.where((n >= last_slots)[:, None], final, beta)
     real = torch.arange(width, device=slots.device)[:, None] < slots
     real = real & (total > NEVER / 2)
-    shares = ((forward + backward - total[:, None]).clamp(max=0).exp() * real[..., None]).transpose(0, 1)
+    shares = (exp((forward + backward - total[:, None]).clamp(max=0)) * real[..., None]).transpose(0, 1)
     return total, torch.cat([shares[..., ::2].sum(-1, keepdim=True), shares[..., 1::2]], -1)
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from workflow_src.nn.transitions import NEVER
+from workflow_src.nn.logarithms import NEVER, exp, logsumexp
 from workflow_src.types import BOS, PAD, with_end
 
 
@@ -73,7 +73,7 @@ def _forward(emissions: Tensor, transitions: Tensor) -> Tensor:
     sums[0, :, 0] = symbol_scores[0, :, 0]
     for m in range(1, M):
         # Impossible places stay near NEVER: sums of it would leave the range of float32 after 1e8 symbols.
-        sums[m] = symbol_scores[m] + (into + sums[m - 1][:, None]).logsumexp(-1)
+        sums[m] = symbol_scores[m] + logsumexp(into + sums[m - 1][:, None])
     return sums
 
 
@@ -100,14 +100,14 @@ def posterior(emissions: Tensor, transitions: Tensor, paths: Paths) -> Posterior
             behind = (emissions[:, :, m + 1] + behind)[:, None]
             scores = transitions + behind
             most = scores.amax(-1, keepdim=True)
-            shares = scores.sub_(most).exp_()
+            shares = exp(scores.sub_(most))
             norm = shares.sum(-1, keepdim=True)
             behind = (most + norm.log())[..., 0]
             shares = shares.div_(norm)
         # Where the target ends, nothing follows.
         behind = torch.where((last == m)[:, None], ending, behind)
         real = (reachable & (last >= m))[:, None]
-        visits[m] = (sums[m] + behind - total[:, None]).clamp(max=0).exp() * real
+        visits[m] = exp((sums[m] + behind - total[:, None]).clamp(max=0)) * real
         if shares is not None:
             used.addcmul_(shares, (visits[m] * (last > m)[:, None])[..., None])
     return Posterior(total, visits.permute(1, 2, 0), used)

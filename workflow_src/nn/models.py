@@ -349,7 +349,7 @@ class GraphModel(Model):
 
     def transitions(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """log p(next vertex | vertex), (B, L, L), at least float32, of states (B, L, D) at the vertices of mask (B, L);
-        `NEVER` of `nn/transitions.py` where there is no transition."""
+        `NEVER` of `nn/logarithms.py` where there is no transition."""
         raise NotImplementedError
 
     def vertex_origins(self, lengths: Tensor, vertices: Tensor, indices: Tensor) -> Tensor:

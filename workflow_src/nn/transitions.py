@@ -14,10 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from workflow_src.nn.logarithms import NEVER, exp
 from workflow_src.types import wide
-
-# The logarithm of "never": finite, so that sums and differences of it are no NaN.
-NEVER = -1e30
 
 
 class Transitions(nn.Module):
@@ -102,10 +100,10 @@ class _Mixture(torch.autograd.Function):
         for head in range(query.size(1)):
             logs = _head(query, key, possible, head)
             # The share of the head in each transition, at most 1.
-            share = (logs + gates[..., head : head + 1] - total).clamp_(max=0.0).exp_().mul_(gradient)
+            share = exp((logs + gates[..., head : head + 1] - total).clamp_(max=0.0)).mul_(gradient)
             sums = share.sum(-1, keepdim=True)
             grad_gates[..., head] = sums[..., 0]
-            scores = share.sub_(logs.exp_().mul_(sums))
+            scores = share.sub_(exp(logs).mul_(sums))
             grad_query[:, head] = scores @ key[:, head]
             grad_key[:, head] = scores.transpose(-1, -2) @ query[:, head]
         return grad_query, grad_key, grad_gates, None

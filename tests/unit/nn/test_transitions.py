@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from workflow_src.nn.transitions import NEVER, Transitions
+from workflow_src.nn.logarithms import NEVER
+from workflow_src.nn.transitions import Transitions
 
 MASK = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
 

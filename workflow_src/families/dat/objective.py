@@ -19,6 +19,7 @@ from workflow_src.losses.matches import path_match_score
 from workflow_src.losses.paths import Paths, best_path, posterior
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.nn.layers import Memory
+from workflow_src.nn.logarithms import exp
 from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext
 
 if TYPE_CHECKING:
@@ -108,8 +109,8 @@ def match_scores(
     def align(emissions: Tensor, transitions: Tensor) -> Aligned:
         with torch.enable_grad():
             emissions, transitions = (x.detach().requires_grad_() for x in (emissions, transitions))
-            words = emissions.exp() * (mask[..., None] & (target != PAD)[:, None])
-            scores = path_match_score(words, transitions.exp(), vertices, target, size)
+            words = exp(emissions) * (mask[..., None] & (target != PAD)[:, None])
+            scores = path_match_score(words, exp(transitions), vertices, target, size)
             shares, gradient = torch.autograd.grad(scores.sum(), (emissions, transitions))
         counted = torch.ones_like(vertices, dtype=torch.bool)
         return Aligned(1 - scores.detach(), shares, counted, normalised=False, gradients=(-gradient,))
