@@ -71,9 +71,10 @@ def _forward(emissions: Tensor, transitions: Tensor) -> Tensor:
     into = transitions.transpose(1, 2).contiguous()
     sums = emissions.new_full((M, B, L), NEVER)
     sums[0, :, 0] = symbol_scores[0, :, 0]
-    for m in range(1, M):
-        # Impossible places stay near NEVER: sums of it would leave the range of float32 after 1e8 symbols.
-        sums[m] = symbol_scores[m] + logsumexp(into + sums[m - 1][:, None])
+    # The symbol m is at the vertex m or later. Impossible places stay near NEVER: sums of it would leave the range of
+    # float32 after 1e8 symbols.
+    for m in range(1, min(M, L)):
+        sums[m, :, m:] = symbol_scores[m, :, m:] + logsumexp(into[:, m:, m - 1 :] + sums[m - 1, :, None, m - 1 :])
     return sums
 
 
@@ -85,7 +86,7 @@ def log_probability(emissions: Tensor, transitions: Tensor, paths: Paths) -> Ten
 @torch.no_grad()
 def posterior(emissions: Tensor, transitions: Tensor, paths: Paths) -> Posterior:
     """Forward-backward recursions over log P(y_m|v_j) (B, L, M) and log E (B, L, L), NEVER where there is none."""
-    M = emissions.size(2)
+    L, M = emissions.shape[1:]
     sums = _forward(emissions, transitions)
     total, reachable = paths.at_end(sums), paths.reachable
     visits = torch.zeros_like(sums)
@@ -94,22 +95,22 @@ def posterior(emissions: Tensor, transitions: Tensor, paths: Paths) -> Posterior
     ending = torch.full_like(sums[0], NEVER).scatter_(1, (paths.vertices - 1)[:, None], 0.0)
     behind = ending
     for m in range(M - 1, -1, -1):
-        shares = None
-        if m < M - 1:
+        shares, following = None, m + 1
+        if following < min(M, L):
             # log E_ij + log P(y_{m+1}|v_j) + what follows, whose softmax over j are the shares of what follows i.
-            behind = (emissions[:, :, m + 1] + behind)[:, None]
-            scores = transitions + behind
+            onward = emissions[:, following:, following] + behind[:, following:]
+            scores = transitions[:, m:, following:] + onward[:, None]
             most = scores.amax(-1, keepdim=True)
             shares = exp(scores.sub_(most))
             norm = shares.sum(-1, keepdim=True)
-            behind = (most + norm.log())[..., 0]
+            behind = F.pad((most + norm.log())[..., 0], (m, 0), value=NEVER)
             shares = shares.div_(norm)
         # Where the target ends, nothing follows.
         behind = torch.where((last == m)[:, None], ending, behind)
         real = (reachable & (last >= m))[:, None]
         visits[m] = exp((sums[m] + behind - total[:, None]).clamp(max=0)) * real
         if shares is not None:
-            used.addcmul_(shares, (visits[m] * (last > m)[:, None])[..., None])
+            used[:, m:, following:].addcmul_(shares, (visits[m, :, m:] * (last > m)[:, None])[..., None])
     return Posterior(total, visits.permute(1, 2, 0), used)
 
 
@@ -121,16 +122,15 @@ def best_path(emissions: Tensor, transitions: Tensor, paths: Paths) -> Tensor:
     """
     B, L, M = emissions.shape
     into = transitions.transpose(1, 2).contiguous()
-    best = emissions.new_full((B, L), NEVER)
-    best[:, 0] = emissions[:, 0, 0]
-    came_from = torch.zeros(M, B, L, dtype=torch.int64, device=emissions.device)
-    for m in range(1, M):
-        best, came_from[m] = (into + best[:, None]).max(-1)
-        best = best + emissions[:, :, m]
+    best = emissions.new_full((M, B, L), NEVER)
+    best[0, :, 0] = emissions[:, 0, 0]
+    for m in range(1, min(M, L)):
+        best[m, :, m:] = (into[:, m:, m - 1 :] + best[m - 1, :, None, m - 1 :]).amax(-1) + emissions[:, m:, m]
     path = torch.zeros(B, M, dtype=torch.int64, device=emissions.device)
-    vertex, counts = paths.vertices - 1, paths.counts
+    vertex, counts, rows = paths.vertices - 1, paths.counts, torch.arange(B, device=emissions.device)
     for m in range(M - 1, -1, -1):
         real = m < counts
         path[:, m] = torch.where(real, vertex, 0)
-        vertex = torch.where(real, came_from[m].gather(1, vertex[:, None])[:, 0], vertex)
+        # Where the best path to a vertex came from is looked for at its own vertices alone.
+        vertex = torch.where(real, (into[rows, vertex] + best[m - 1]).argmax(-1), vertex)
     return path
