@@ -27,7 +27,9 @@ from workflow_src.training.update import Task
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--train", required=True, help="prefix of an encoded training corpus")
-    parser.add_argument("--family", default="transformer", choices=("transformer", "nat", "dat", "lvm", "score", "energy"))
+    parser.add_argument(
+        "--family", default="transformer", choices=("transformer", "nat", "dat", "lvm", "score", "energy")
+    )
     parser.add_argument("--preset", default="tiny")
     parser.add_argument("--vocabulary", type=int, default=4000)
     parser.add_argument("--batch-tokens", type=int, default=2000)
