@@ -7,9 +7,11 @@ import functools
 
 import pytest
 import torch
+from graphs import random_graphs
 from miniatures import (
     beam_search,
     cmlm,
+    dat,
     ending,
     greedy,
     inat,
@@ -36,10 +38,11 @@ from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.families.build import build_objective
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import Lattice, ctc_loss, own_symbols, viterbi
+from workflow_src.losses.paths import Paths, best_path, posterior
 from workflow_src.runtime.device import choose
 from workflow_src.spec import MODEL
 from workflow_src.training.update import Task, Updater
-from workflow_src.types import TrainingContext
+from workflow_src.types import PAD, TrainingContext
 
 pytestmark = pytest.mark.gpu
 SOURCE = pairs([3, 9, 1, 6], [4, 5, 2, 7]).source
@@ -174,6 +177,20 @@ def test_losses_over_alignments_and_their_gradients_agree(name):
         assert torch.allclose(on_cpu, on_gpu, atol=1e-10)
 
 
+def test_sums_and_maxima_over_paths_agree():
+    vertices = torch.tensor([12, 9, 7, 2])
+    emissions, transitions = random_graphs(vertices, 9)
+    targets = Paths.of(torch.tensor([[5, 6, 7, 5, 5, 6, 8], [5, 6] + [PAD] * 5, [5] * 7, [PAD] * 7]), vertices)
+    on_gpu = emissions.to("cuda"), transitions.to("cuda"), Paths(targets.symbols.to("cuda"), vertices.to("cuda"))
+    expected, actual = posterior(emissions, transitions, targets), posterior(*on_gpu)
+    assert torch.allclose(actual.total.cpu()[targets.reachable], expected.total[targets.reachable])
+    assert torch.allclose(actual.visits.cpu(), expected.visits, atol=1e-10)
+    assert torch.allclose(actual.transitions.cpu(), expected.transitions, atol=1e-10)
+    assert torch.equal(
+        best_path(*on_gpu).cpu()[targets.reachable], best_path(emissions, transitions, targets)[targets.reachable]
+    )
+
+
 def test_best_alignments_agree():
     generator = torch.Generator().manual_seed(8)
     lengths = torch.tensor([6, 9, 0])
@@ -187,8 +204,8 @@ def test_best_alignments_agree():
 
 
 UPDATED = [
-    *("transformer", "seq2seq", "lvm", "score", "energy", "nat", "cmlm", "lanmt", "inat", "tagger"),
-    *("inference-network", "inference-tagger", "lvm-newer", "score-newer"),
+    *("transformer", "seq2seq", "lvm", "score", "energy", "nat", "dat", "cmlm", "lanmt", "inat", "tagger"),
+    *("inference-network", "inference-tagger", "lvm-newer", "score-newer", "dat-newer"),
 ]
 
 
@@ -202,6 +219,7 @@ def test_every_family_takes_an_update(family, precision):
         **{"transformer": transformer, "lvm": lvm, "seq2seq": seq2seq, "lanmt": lanmt, "inat": inat},
         **{"nat": functools.partial(nat, target_size=12), "cmlm": masked, "inference-network": masked},
         **{"tagger": tagger, "inference-tagger": tagger},
+        **dict.fromkeys(("dat", "dat-newer"), functools.partial(dat, target_size=12)),
         "lvm-newer": lambda: ending(**NEWER),
         **{kind: functools.partial(refiner, kind) for kind in ("score", "energy")},
         "score-newer": lambda: refiner("score", positions=False),
@@ -209,7 +227,12 @@ def test_every_family_takes_an_update(family, precision):
     model = copy.deepcopy(miniatures[family]()).float().to(runtime.device).train()
     base = {"score": lvm, "energy": lvm, "score-newer": ending}.get(family)
     frozen = copy.deepcopy(base()).float().to(runtime.device).eval() if base else None
-    settings = {"lvm-newer": {"length_smoothing": 2.0}, "score-newer": {"noise_scale": "batch"}}.get(family, {})
+    newer = {
+        "lvm-newer": {"length_smoothing": 2.0},
+        "score-newer": {"noise_scale": "batch"},
+        "dat-newer": {"ngrams": 2},
+    }
+    settings = newer.get(family, {})
     family = family.removesuffix("-newer")
     critic = copy.deepcopy(transformer()).float().to(runtime.device).eval().requires_grad_(False)
     roles = {"energy": critic} if "energy" in registry.families()[family].needs else {}

@@ -5,8 +5,9 @@
         --translations beam=results/tanaka/translations/teacher-long/seed-1/beam-4/test.txt \
                        one-pass=results/tanaka/translations/ctc/seed-1/ctc-greedy/test.txt
 
-Subwords are aligned by IBM model 1 (Brown et al. 1993), learned from the training pairs in both directions: the links
-that both have. The order of a sentence is the share of pairs of links that cross. Groups are thirds of the sentences.
+Subwords are aligned by IBM model 1 (Brown et al. 1993), learned from the training pairs in both directions. A link is
+that of a subword to the most probable one of the other side, where both directions have it. The order of a sentence is
+the share of pairs of links that cross, 0 where it has no pair. Groups are thirds of the sentences.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Links:
         self.kinds, self.words = np.unique(pairs, return_inverse=True)
 
     def probabilities(self) -> np.ndarray:
-        """Of each link, the share that its source subword has of its target subword, (K,)."""
+        """Of each pair, the probability that its source subword is the origin of its target subword, (K,)."""
         kind_sources = self.kinds // 2**32
         table = np.ones(len(self.kinds))
         for _ in range(ROUNDS):
@@ -60,7 +61,7 @@ class Links:
         return shares
 
     def best(self) -> list[np.ndarray]:
-        """Of each sentence, which links (T, S) bool are the most probable one of their target subword."""
+        """Of each sentence, (T, S) bool: the most probable origin of every target subword."""
         shares = self.probabilities()
         result, start = [], 0
         for rows, columns in self.shapes:

@@ -69,10 +69,10 @@ def _forward(emissions: Tensor, transitions: Tensor) -> Tensor:
     symbol_scores = emissions.permute(2, 0, 1).contiguous()
     # Rows of the columns: sums over the last axis are faster.
     into = transitions.transpose(1, 2).contiguous()
+    # Impossible places stay near NEVER: sums of it would leave the range of float32 after 1e8 symbols.
     sums = emissions.new_full((M, B, L), NEVER)
     sums[0, :, 0] = symbol_scores[0, :, 0]
-    # The symbol m is at the vertex m or later. Impossible places stay near NEVER: sums of it would leave the range of
-    # float32 after 1e8 symbols.
+    # The symbol m is at the vertex m or later.
     for m in range(1, min(M, L)):
         sums[m, :, m:] = symbol_scores[m, :, m:] + logsumexp(into[:, m:, m - 1 :] + sums[m - 1, :, None, m - 1 :])
     return sums
@@ -128,9 +128,10 @@ def best_path(emissions: Tensor, transitions: Tensor, paths: Paths) -> Tensor:
         best[m, :, m:] = (into[:, m:, m - 1 :] + best[m - 1, :, None, m - 1 :]).amax(-1) + emissions[:, m:, m]
     path = torch.zeros(B, M, dtype=torch.int64, device=emissions.device)
     vertex, counts, rows = paths.vertices - 1, paths.counts, torch.arange(B, device=emissions.device)
-    for m in range(M - 1, -1, -1):
+    # The first symbol is at the first vertex.
+    for m in range(M - 1, 0, -1):
         real = m < counts
         path[:, m] = torch.where(real, vertex, 0)
-        # Where the best path to a vertex came from is looked for at its own vertices alone.
+        # Only the vertices of the best path need to know which vertex came before.
         vertex = torch.where(real, (into[rows, vertex] + best[m - 1]).argmax(-1), vertex)
     return path

@@ -13,16 +13,19 @@ from torch import Tensor
 # The logarithm of "never": finite, so that sums and differences of it are no NaN.
 NEVER = -1e30
 
-# Below it e^x is taken for 0. It is far above the smallest normal number, so that products are normal numbers too.
+# Below it e^x is taken for 0: a number of float32 that is still normal after a product with a probability of 0.01.
 LOWEST = -80.0
+# What LOWEST itself becomes, whatever its rounding.
+LEAST = 1.01 * math.exp(LOWEST)
 
 
 def exp(logarithms: Tensor) -> Tensor:
-    """e^x, 0 where x is below -80."""
-    return F.threshold(logarithms.clamp(min=LOWEST).exp(), 1.01 * math.exp(LOWEST), 0.0)
+    """e^x, 0 where x is below -80 or nearly so."""
+    powers = logarithms.clamp(min=LOWEST).exp_()
+    return F.threshold(powers, LEAST, 0.0, inplace=not powers.requires_grad)
 
 
 def logsumexp(logarithms: Tensor) -> Tensor:
-    """log of the sum of e^x over the last axis, where what is 80 below the largest adds nothing."""
+    """log of the sum of e^x over the last axis, of finite x. What is 80 below the largest adds nothing."""
     most = logarithms.amax(-1, keepdim=True).detach()
     return (most + exp(logarithms - most).sum(-1, keepdim=True).log())[..., 0]

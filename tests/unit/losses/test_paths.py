@@ -68,6 +68,17 @@ def test_paths_that_are_hardly_possible_give_finite_numbers(dtype):
     assert actual.visits.sum().item() == pytest.approx(30, rel=1e-2)
 
 
+@pytest.mark.parametrize("vertices", [2, 3])
+def test_a_target_with_more_symbols_than_vertices_has_no_path(vertices):
+    """Also where no sentence of the batch has as many vertices as symbols."""
+    emissions, transitions = random_graphs(torch.tensor([vertices]), 5)
+    targets = Paths.of(torch.tensor([[5, 6, 7]]), torch.tensor([vertices]))
+    actual = posterior(emissions, transitions, targets)
+    assert not targets.reachable.any() and actual.total < -1e20
+    assert not actual.visits.any() and not actual.transitions.any()
+    assert best_path(emissions, transitions, targets).max() < vertices
+
+
 def test_padding_and_other_sentences_of_a_batch_change_nothing():
     emissions, transitions = random_graphs(VERTICES, 5)
     together = posterior(emissions, transitions, PATHS)
