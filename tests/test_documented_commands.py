@@ -157,7 +157,7 @@ def test_a_command_of_a_page_runs(command, folder, capsys, monkeypatch):
         assert process.returncode != 0 and absent[0] in process.stderr and "usage:" not in process.stderr
         return
     if program == "python":
-        shown = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        shown = subprocess.run(command, capture_output=True, text=True, timeout=300)
         assert shown.returncode == 0 and shown.stdout
         return
     assert program == "snakemake"
