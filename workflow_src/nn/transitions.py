@@ -46,7 +46,8 @@ class Transitions(nn.Module):
             possible = (vertex > vertex[:, None]) & mask[:, None]
             if torch.is_grad_enabled():
                 return _Mixture.apply(query, key, gates, possible)
-            return _mixed_probabilities(query, key, gates, possible)
+            # Glancing looks at the batch of an update, whose heads take as much memory at once as the update itself.
+            return _mixed_probabilities(query, key, gates, possible, heads=1 if self.training else self.heads)
 
 
 def _full_precision(device: str) -> contextlib.AbstractContextManager:
@@ -76,11 +77,17 @@ def _mixed(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tenso
     return total.masked_fill(~possible, NEVER)
 
 
-def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
-    """`_mixed` in few operators, whose probabilities are at least the smallest number: searches need no others."""
-    scores = (query @ key.transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
-    shares = scores.softmax(-1) * gates.exp().transpose(1, 2)[..., None]
-    return shares.sum(1).clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(~possible, NEVER)
+def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor, heads: int) -> Tensor:
+    """`_mixed`, `heads` at once, with probabilities of at least the smallest number: searches need no others.
+
+    All heads at once take few operators, one at a time little memory.
+    """
+    shares = torch.zeros((), dtype=query.dtype, device=query.device)
+    for part in range(0, query.size(1), heads):
+        some = slice(part, part + heads)
+        scores = (query[:, some] @ key[:, some].transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
+        shares = shares + (scores.softmax(-1) * gates[..., some].exp().transpose(1, 2)[..., None]).sum(1)
+    return shares.clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(~possible, NEVER)
 
 
 class _Mixture(torch.autograd.Function):

@@ -48,8 +48,9 @@ def test_they_are_mixtures_of_the_heads_softmax_over_later_vertices():
     expected = plain(transitions, hidden)
     assert torch.allclose(actual.exp(), expected, atol=1e-12)
     assert (actual[expected == 0] == NEVER).all()
-    with torch.no_grad():
-        assert torch.allclose(transitions(hidden, MASK), actual, atol=1e-12)
+    for training in (True, False):
+        with torch.no_grad():
+            assert torch.allclose(transitions.train(training)(hidden, MASK), actual, atol=1e-12)
     # The last vertex, and those that are not real, go nowhere.
     goes = MASK & (torch.arange(6) < MASK.sum(1, keepdim=True) - 1)
     assert torch.allclose(actual.exp().sum(-1), goes.double())
