@@ -109,8 +109,11 @@ class Run:
         assert self.process.wait(1300) == 0, self.diagnostics()
 
     def diagnostics(self) -> str:
-        logs = [*self.folder.glob("logs/**/*.log"), *self.folder.glob(".snakemake/slurm_logs/**/*.log")]
-        parts = [f"{path.relative_to(self.folder)}:\n{path.read_text()[-1500:]}" for path in sorted(logs)[-8:]]
+        logs = sorted([*self.folder.glob("logs/**/*.log"), *self.folder.glob(".snakemake/slurm_logs/**/*.log")])
+        # Logs of the cluster are named by the number of the job.
+        failed = {job.number for job in self.cluster.jobs() if job.state != "COMPLETED"}
+        logs = [path for path in logs if path.stem in failed] or logs[-8:]
+        parts = [f"{path.relative_to(self.folder)}:\n{path.read_text()[-3000:]}" for path in logs]
         return "\n".join([self.screen.read_text()[-4000:], *parts, *map(str, self.cluster.jobs())])
 
     def states(self, comment: str = TEACHER_JOB) -> list[str]:
@@ -213,9 +216,8 @@ def finished_after_a_cancelled_training(run: Run) -> None:
     assert [re.search(r"TimeLimit=(\S+)", text)[1] for text in (before, after)] == ["00:16:00", "00:31:00"]
     # Every job but that one ran once, on the cluster, but for the download.
     other_jobs = [job for job in cluster.jobs() if not job.comment.startswith(TEACHER_JOB)]
-    assert {job.state for job in other_jobs} == {"COMPLETED"} and len({job.comment for job in other_jobs}) == len(
-        other_jobs
-    )
+    assert {job.state for job in other_jobs} == {"COMPLETED"}, run.diagnostics()
+    assert len({job.comment for job in other_jobs}) == len(other_jobs), run.diagnostics()
     assert {job.node for job in cluster.jobs()} == {"node1", "node2"}
 
 

@@ -18,6 +18,7 @@ from rich.logging import RichHandler
 from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import copy_file
 from workflow_src.records.documents import read_document
+from workflow_src.records.provenance import commit
 from workflow_src.runtime import console, garbage, gpus, guard, torchrun
 from workflow_src.runtime.signals import PeerFailed, Preempted
 from workflow_src.spec import Frozen, parse
@@ -224,6 +225,8 @@ def start(
     try:
         screen = _set_up_log(options.log)
         guard.watch()
+        # For records that are written when the job ends.
+        commit()
         inputs = read_inputs(kind, options.job, options.run, options.threads)
         if options.log and not torchrun.rank():
             _keep_beside(options.job, options.log)

@@ -17,6 +17,7 @@ from stage_server import python_module
 from workflow_src import jobs
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.documents import Document
+from workflow_src.records.provenance import commit, provenance
 from workflow_src.runtime import console
 from workflow_src.spec import Frozen
 
@@ -164,6 +165,21 @@ def test_the_copy_beside_the_log_repeats_the_job(document, tmp_path):
     jobs.start(seen.append, Inputs, words=["--job", str(copy), "--log", str(log), "--threads", "2"])
     assert seen[0] == seen[1] and seen[0].threads == 2
     assert json.loads(copy.read_text()) == CONTENT
+
+
+def test_a_record_names_the_commit_of_the_start_of_the_job(document, tmp_path, monkeypatch):
+    """A long training runs the code that it imported, whatever the user checks out meanwhile."""
+    at_start = provenance()["commit"]
+    commit.cache_clear()
+    records = []
+
+    def run(_inputs) -> None:
+        # Git has another answer: none.
+        monkeypatch.setenv("PATH", str(tmp_path))
+        records.append(provenance())
+
+    jobs.start(run, Inputs, words=["--job", str(document())])
+    assert records[0]["commit"] == at_start and at_start is not None
 
 
 def test_the_help_has_every_field_with_its_description(capsys):

@@ -64,20 +64,21 @@ def installed_version(package: str) -> str | None:
 
 
 @functools.cache
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the code that runs, marked when files differ from it; None outside git.
 
-    A process runs the code that it has imported, so it is asked for once.
+    It is read once. A job reads it when it starts: a user may change the checkout while a long job runs the code that
+    it imported. A job of small memory also starts a program at less cost.
     """
     git = ["git", "-C", str(PACKAGE)]
     try:
-        commit, changes = (
+        revision, changes = (
             subprocess.run([*git, *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
             for words in (["rev-parse", "HEAD"], ["status", "--porcelain", "--", str(PACKAGE)])
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return f"{commit}-modified" if changes else commit
+    return f"{revision}-modified" if changes else revision
 
 
 def processor() -> str:
@@ -130,7 +131,7 @@ def provenance(
         "inputs": {name: _input(path) for name, path in (inputs or {}).items()},
         "files": files or {},
         "versions": {"python": platform.python_version()} | {name: installed_version(name) for name in packages},
-        "commit": _commit(),
+        "commit": commit(),
         **({"plugins": [loaded.record() for loaded in plugins()]} if plugins() else {}),
         "hardware": {
             "processor": processor(),
