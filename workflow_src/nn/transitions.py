@@ -46,8 +46,9 @@ class Transitions(nn.Module):
             possible = (vertex > vertex[:, None]) & mask[:, None]
             if torch.is_grad_enabled():
                 return _Mixture.apply(query, key, gates, possible)
-            # Glancing looks at the batch of an update, whose heads take as much memory at once as the update itself.
-            return _mixed_probabilities(query, key, gates, possible, heads=1 if self.training else self.heads)
+            # The batch of an update, at which glancing looks, is larger than those of searches.
+            mixed = _mixed_head_by_head if self.training else _mixed_probabilities
+            return mixed(query, key, gates, possible)
 
 
 def _full_precision(device: str) -> contextlib.AbstractContextManager:
@@ -77,16 +78,27 @@ def _mixed(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tenso
     return total.masked_fill(~possible, NEVER)
 
 
-def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor, heads: int) -> Tensor:
-    """`_mixed`, `heads` at once, with probabilities of at least the smallest number: searches need no others.
+def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
+    """`_mixed` in few operators, whose probabilities are at least the smallest number: searches need no others."""
+    return _logarithms(_shares(query, key, gates, possible), possible)
 
-    All heads at once take few operators, one at a time little memory.
-    """
-    shares = torch.zeros((), dtype=query.dtype, device=query.device)
-    for part in range(0, query.size(1), heads):
-        some = slice(part, part + heads)
-        scores = (query[:, some] @ key[:, some].transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
-        shares = shares + (scores.softmax(-1) * gates[..., some].exp().transpose(1, 2)[..., None]).sum(1)
+
+def _mixed_head_by_head(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
+    """`_mixed_probabilities` with memory of B L², and not of B H L²."""
+    total = torch.zeros(possible.shape, dtype=query.dtype, device=query.device)
+    for head in range(query.size(1)):
+        part = slice(head, head + 1)
+        total += _shares(query[:, part], key[:, part], gates[..., part], possible)
+    return _logarithms(total, possible)
+
+
+def _shares(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
+    """Probabilities (B, L, L) of transitions by these heads alone, times their gates."""
+    scores = (query @ key.transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
+    return (scores.softmax(-1) * gates.exp().transpose(1, 2)[..., None]).sum(1)
+
+
+def _logarithms(shares: Tensor, possible: Tensor) -> Tensor:
     return shares.clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(~possible, NEVER)
 
 

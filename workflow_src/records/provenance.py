@@ -68,7 +68,7 @@ def commit() -> str | None:
     """The commit of the code that runs, marked when files differ from it; None outside git.
 
     It is read once. A job reads it when it starts: a user may change the checkout while a long job runs the code that
-    it imported. A job of small memory also starts a program at less cost.
+    it imported. Git also starts faster while the process is small.
     """
     git = ["git", "-C", str(PACKAGE)]
     try:
