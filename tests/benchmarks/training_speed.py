@@ -1,4 +1,4 @@
-"""Updates and target tokens a second in training, padding not counted. A benchmark, not a test: nothing is asserted.
+"""Target tokens a second in training, padding not counted. A benchmark, not a test: nothing is asserted.
 
 python tests/benchmarks/training_speed.py --train results/tatoeba/encoded/raw/train --family transformer --threads 2
 """
