@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from workflow_src.nn.logarithms import NEVER
 from workflow_src.nn.transitions import Transitions
@@ -86,3 +87,29 @@ def test_transitions_that_float32_cannot_hold_have_finite_logarithms_and_gradien
     assert (searched[~possible] == NEVER).all()
     logarithms[possible].sum().backward()
     assert all(torch.isfinite(x.grad).all() for x in (hidden, *transitions.parameters()))
+
+
+class Largest(TorchDispatchMode):
+    """The number of elements of the largest tensor that operators return."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(tensor, torch.Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_a_pass_of_training_holds_no_tensor_of_all_heads(gradient):
+    transitions = Transitions(8, 4, 50)
+    hidden, mask = torch.randn(2, 50, 8, requires_grad=True), torch.ones(2, 50, dtype=torch.bool)
+    with torch.set_grad_enabled(gradient), Largest() as largest:
+        logarithms = transitions(hidden, mask)
+        if gradient:
+            logarithms.logsumexp((1, 2)).sum().backward()
+    assert largest.elements == 2 * 50 * 50
