@@ -84,12 +84,12 @@ def sentence_losses(
     counts, reachable = paths.counts, paths.reachable
 
     def align(emissions: Tensor, transitions: Tensor) -> Aligned:
-        found = posterior(emissions, transitions, paths)
-        scale = 1 / counts.to(found.total.dtype)
-        losses = torch.where(reachable, -found.total, 0.0) * scale
-        visited = found.visits.sum(-1, keepdim=True) > least
-        shares = found.visits * visited * scale[:, None, None]
-        gradient = found.transitions * -scale[:, None, None]
+        over_paths = posterior(emissions, transitions, paths)
+        scale = 1 / counts.to(over_paths.total.dtype)
+        losses = torch.where(reachable, -over_paths.total, 0.0) * scale
+        visited = over_paths.visits.sum(-1, keepdim=True) > least
+        shares = over_paths.visits * visited * scale[:, None, None]
+        gradient = over_paths.transitions * -scale[:, None, None]
         return Aligned(losses, shares, reachable, normalised=False, gradients=(gradient,))
 
     weight, bias = model.target_embedding.weight, model.output_bias

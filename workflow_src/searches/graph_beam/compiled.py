@@ -92,8 +92,8 @@ def search(counts, symbols, probabilities, moves, width, gap, words, start, end_
         rows, word_of, entries = np.empty(room, np.int64), np.empty(room, np.int64), 0
         for i in range(len(prefix)):
             at = prefix[i]
-            found = _summed(after[i], begins, symbols, probabilities, masses, reached)
-            for k in range(found):
+            word_count = _summed(after[i], begins, symbols, probabilities, masses, reached)
+            for k in range(word_count):
                 word = reached[k]
                 mass = masses[word]
                 masses[word] = 0.0
