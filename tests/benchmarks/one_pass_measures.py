@@ -4,10 +4,11 @@
         --verifier results/tatoeba-graphs/bundles/teacher/seed-1 \
         --source results/tatoeba/corpus/dev.de --reference results/tatoeba/corpus/dev.reference.en
 
-Of each sentence: subwords of the output for each of the reference; of graphs, the share of vertices on the path, the
-entropy in nats of the next vertex and the log-probability of the best word on it; the length of the draft's beginning
-that greedy search of the verifier puts out too, and the share of sentences whose first words up to each position are
-all accepted, of those that are as long.
+Of each sentence: subwords of the output for each of the reference; of slots, the entropy in nats of a symbol, of all
+slots and of those whose best symbol is a word, and the share of the latter; of graphs, the share of vertices on the
+path, the entropy in nats of the next vertex and the log-probability of the best word on it; the length of the draft's
+beginning that greedy search of the verifier puts out too, and the share of sentences whose first words up to each
+position are all accepted, of those that are as long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from statistics import mean
 import torch
 
 from workflow_src.data.lines import read_lines
+from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.graphs import graph_of
 from workflow_src.decoding.search import open_search
 from workflow_src.registry import searches
@@ -27,6 +29,19 @@ from workflow_src.types import EOS
 
 SEARCHES = {"nat": "ctc-greedy", "dat": "graph-path"}
 POSITIONS = (1, 2, 4, 6, 8, 12, 16)
+
+
+def slot_figures(model, ids: list[int]) -> dict[str, float]:
+    """Figures of the slots of a source without its end symbol; no figure of words where every slot is blank."""
+    logits, mask = slot_logits(model, model.encode(torch.tensor([[*ids, EOS]])))
+    shares = logits[mask].log_softmax(-1)
+    entropies = -(shares.exp() * shares.clamp(min=-100)).sum(-1)
+    words = shares.argmax(-1) != model.blank
+    return {
+        "share of slots that are words": words.float().mean().item(),
+        "entropy of a slot": entropies.mean().item(),
+        **({"entropy of a slot that is a word": entropies[words].mean().item()} if words.any() else {}),
+    }
 
 
 def graph_figures(model, ids: list[int]) -> dict[str, float]:
@@ -69,10 +84,10 @@ def main() -> None:
     references = translator.subwords.encode_target([reference for _, reference in pairs])
     drafts = translator.search_ids(sources, translator.request(searches()[SEARCHES[family]].settings())).tokens
     print(f"subwords of outputs for each of the references: {sum(map(len, drafts)) / sum(map(len, references)):.3f}")
-    if family == "dat":
-        figures = [graph_figures(translator.models["dat"], ids) for ids in sources]
-        for name in dict.fromkeys(name for row in figures for name in row):
-            print(f"{name}: {mean(row[name] for row in figures if name in row):.3f}")
+    measure = {"nat": slot_figures, "dat": graph_figures}[family]
+    figures = [measure(translator.models[family], ids) for ids in sources]
+    for name in dict.fromkeys(name for row in figures for name in row):
+        print(f"{name}: {mean(row[name] for row in figures if name in row):.3f}")
     if arguments.verifier is None:
         return
     verifier = Translator.load(arguments.verifier, "cpu", engine="eager")
