@@ -17,13 +17,14 @@ from miniatures import context, gradients, lively, one, padded, pairs
 
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.decoding.search import open_search
+from workflow_src.decoding.settings import DRAFTER
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.models import BlockModel
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, fill, needs, of_the_family, plugins, searches
 from workflow_src.runtime.device import Runtime
-from workflow_src.spec import BASE, SCORER, Role
+from workflow_src.spec import AUTOREGRESSIVE, BASE, MODEL, PARALLEL, SCORER, Role
 from workflow_src.training.update import make_optimiser
 from workflow_src.types import PAD
 
@@ -182,6 +183,8 @@ OTHERS = {
         {"length.attention.bias"},
     ),
     "nat, glancing": ({"latent": "vae"}, {"glance": "glat"}, set()),
+    "nat, bigrams": ({}, {"ngrams": 2}, set()),
+    "dat, bigrams": ({}, {"ngrams": 2}, set()),
     "dat": ({"inputs": "positions", "vertices": 2.5}, {"glance_share": 0.0, "glance_end": 0.0}, set()),
     "dat, glancing": ({"vertices": 8.0}, {"glance_share": 1.0, "glance_end": 1.0}, set()),
     "inference-network": (
@@ -298,6 +301,16 @@ def test_every_search_of_the_family_runs(family, search, dtype):
         # All hypotheses of a sentence, the best first, which is the translation.
         assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
         assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
+
+
+@pytest.mark.parametrize("verifier", [name for name, family in FAMILIES.items() if AUTOREGRESSIVE in family.traits])
+@pytest.mark.parametrize("drafter", [name for name, family in FAMILIES.items() if PARALLEL in family.traits])
+def test_checked_drafts_give_the_output_of_greedy_search(drafter, verifier):
+    model, greedy, verified = make(verifier, seed=3), searches()["greedy"], searches()["verified"]
+    expected = open_search({MODEL: model}, greedy.settings()).translate(batch_of().source)
+    networks = {MODEL: model, DRAFTER: make(drafter)}
+    actual = open_search(networks, verified.settings(drafter="mine")).translate(batch_of().source)
+    assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-9)
 
 
 def updated(family: str, narrow: bool) -> tuple[float, torch.Tensor, torch.nn.Module]:

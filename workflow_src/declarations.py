@@ -24,6 +24,8 @@ from workflow_src.spec.fields import Code
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
+# The layers that `Family.positions` counts for (`config.costs`).
+DECODER_LAYERS = "layers"
 # Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
 DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "batch", "shards", "splits")
 # Names that are used beside the settings of a search, and where: settings cannot have them.
@@ -257,6 +259,8 @@ def _learning(family: Family) -> Faults:
     for field in MODEL_FIELDS:
         if field not in family.model.model_fields:
             yield f"has no model setting {field}", "add it"
+    if family.positions and DECODER_LAYERS not in family.model.model_fields:
+        yield f"has positions, and no model setting {DECODER_LAYERS}", "name the number of its decoder's layers so"
     yield from _unknown("continues the model setting", family.continues or (), family.model.model_fields)
     if not family.searches:
         yield "names no search", "name at least one"

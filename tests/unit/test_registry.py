@@ -550,6 +550,7 @@ ELSEWHERE = {"files": lambda _settings: {}, "build": None, "presets": None, "los
         ({"validation": None}, "no validation"),
         ({"fit": "some.module:fit"}, "fitted at once"),
         ({"model": Frozen}, "no model setting dim"),
+        ({"positions": len, "model": registry.families()["transformer"].model}, "no model setting layers"),
         ({"continues": ("depth",)}, 'model setting "depth"'),
         ({"searches": ()}, "names no search"),
         ({"searches": ("nothing",)}, 'the search "nothing"'),

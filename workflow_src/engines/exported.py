@@ -104,7 +104,10 @@ class ExportedGraphs(Session):
         """Raises ConfigError for sentences that are longer than the graph can compute, and where an export fails."""
         if self.int8 and len(sources) > 1:
             return search_rows(lambda rows: self.compute(rows, request), sources, 1, request.ranked)
-        alone = len(sources) == 1
+        return self._compute(sources, request, alone=len(sources) == 1)
+
+    def _compute(self, sources: Sequence[Sequence[int]], request: Request, alone: bool) -> Hypotheses:
+        """Translations by the graph of single sentences (`alone`), or of batches, of one sentence too."""
         if registry.search_of(request.settings).blocks:
             return self._verified(sources, self._drafts_of(request), alone)
         search, session = self._with_graph(request, alone)
@@ -118,7 +121,7 @@ class ExportedGraphs(Session):
     def _verified(self, sources: Sequence[Sequence[int]], drafts: _Drafts, alone: bool) -> Hypotheses:
         """Translations by drafts that are checked, all from the graphs of single sentences (`alone`), or of batches."""
         read_source, read_block = (functools.partial(reader.results, alone) for reader in drafts.readers)
-        drafted = drafts.search.drafts(sources, lambda rows: drafts.drafter.compute(rows, drafts.request))
+        drafted = drafts.search.drafts(sources, lambda rows: drafts.drafter._compute(rows, drafts.request, alone))
         decoder = functools.partial(ExportedDecoder, read_source, read_block)
         return drafts.search.verify(pad(sources, eos=True), drafted, decoder)
 

@@ -215,6 +215,19 @@ def test_each_drafter_makes_its_own_drafts(networks, folder):
 
 @pytest.mark.graphs
 @torch.no_grad()
+def test_a_batch_of_which_one_sentence_is_drafted_needs_no_further_graph(networks, tmp_path):
+    """The other sentence is too long for the drafter."""
+    short = networks | {DRAFTER: nat(V, V + 1, max_positions=16, **SHALLOW).float()}
+    engine, sources = engine_of(short, tmp_path), [sentences(1)[0], [5] * 20]
+    engine.prepare(request(engine, ACCEPTING, True, short), False)
+    graphs = set(tmp_path.rglob("*"))
+    expected = searched(short, pad(sources, eos=True), ACCEPTING)
+    assert translated(engine, sources, ACCEPTING, True, short).tokens == expected.tokens
+    assert graphs and set(tmp_path.rglob("*")) == graphs
+
+
+@pytest.mark.graphs
+@torch.no_grad()
 def test_threads_export_the_graphs_of_their_drafters_at_once(networks, tmp_path):
     """The exporter serves one thread of a process."""
     engine, source = engine_of(networks, tmp_path), sentences(1)[0]

@@ -5,10 +5,11 @@ import math
 
 import pytest
 import torch
-from miniatures import context, nat, one, padded, pairs, transformer
+from miniatures import context, gradients, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import nat_loss
+from workflow_src.losses.matches import match_score
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
 
@@ -99,3 +100,19 @@ def test_one_update_lowers_the_loss():
     before.loss.backward()
     optimiser.step()
     assert objective(model, batch(), context()).loss.item() < before.loss.item()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_matches_of_ngrams_learn_the_symbols_that_a_search_may_put_out(size):
+    model, both = nat(seed=5), batch()
+    terms = nat_loss(model, both, context(), NatObjectiveConfig(ngrams=size))
+    hidden, mask = model.hidden(model.encode(both.source))
+    # The score of logits themselves; symbols that are never put out have no probability.
+    logits = model.logits(hidden).clamp(min=-1e4)
+    identity, none = torch.eye(logits.size(-1)).double(), torch.zeros(logits.size(-1)).double()
+    scores = match_score(logits, identity, none, mask, both.target, model.blank, size)
+    assert terms.count == 4 and terms.figures["matches"].item() == pytest.approx(scores.mean().item(), rel=1e-9)
+    assert terms.loss.item() == pytest.approx(1 - scores.mean().item(), rel=1e-9)
+    actual, expected = gradients(model, terms.loss), gradients(model, -scores.mean())
+    for name, gradient in expected.items():
+        assert torch.allclose(actual[name], gradient, atol=1e-9), name
