@@ -7,6 +7,7 @@ looks how many words were accepted. Finished sentences leave the batch when the 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,13 +22,14 @@ from workflow_src.runtime.device import on_cpu
 from workflow_src.spec import ROWS
 from workflow_src.types import PAD, FixedDecoder, Hypotheses
 
-# Words of a pass.
+# Words of a pass; longer ones have a multiple of the largest.
 WIDTHS = (4, 8, 16, 32)
 
 
 def padded_width(words: int) -> int:
     """The static number of words of a pass."""
-    return next((width for width in WIDTHS if width >= words), words)
+    largest = WIDTHS[-1]
+    return next((width for width in WIDTHS if width >= words), math.ceil(words / largest) * largest)
 
 
 @dataclasses.dataclass

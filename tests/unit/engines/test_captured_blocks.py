@@ -138,7 +138,7 @@ def test_the_cpu_waits_once_a_pass(block):
 
 @pytest.mark.parametrize(
     ("fields", "number"),
-    [({}, 130), ({"drafts": 5}, 26), ({"drafts": 5, "block": 32}, 8), ({"block": 100, "drafts": 7}, 3)],
+    [({}, 130), ({"drafts": 5}, 26), ({"drafts": 5, "block": 32}, 8), ({"block": 96, "drafts": 7}, 3)],
     ids=str,
 )
 def test_words_of_a_large_batch_are_not_all_computed_together(fields, number, monkeypatch):
@@ -155,6 +155,22 @@ def test_words_of_a_large_batch_are_not_all_computed_together(fields, number, mo
     assert number * chosen.block * chosen.drafts > 2 * 512
     assert len(assert_as_eager(engine, networks, sentences(number, longest=6), chosen)) == number
     assert max(most_words) <= max(512, chosen.block * chosen.drafts)
+
+
+def test_passes_have_few_widths_whatever_the_block(good_drafts, monkeypatch):
+    """Each width is a capture, which takes as long as many translations."""
+    judge, widths = DraftSearch.judge, set()
+
+    def judged(self, logits, checked, limit):
+        widths.add(checked.size(1))
+        return judge(self, logits, checked, limit)
+
+    monkeypatch.setattr(DraftSearch, "judge", judged)
+    networks = {MODEL: verifier(), DRAFTER: nat(13, 12)}
+    engine = CapturedSearches({"transformer": networks[MODEL]}, CPU)
+    for source in sentences(20, longest=26):
+        translated(engine, [source], settings(block=100), networks=networks)
+    assert max(widths) > 32 and len(widths) <= 6
 
 
 def test_an_output_may_be_empty_or_as_long_as_there_are_positions():
