@@ -140,7 +140,7 @@ def clean(arguments: argparse.Namespace) -> None:
         "--remove-repetitions",
         choices=REMOVALS,
         help="repetitions removed from non-autoregressive outputs; default subwords, and none from outputs of models "
-        "with alignments",
+        "with alignments or graphs",
     ),
 )
 def compare(arguments: argparse.Namespace) -> None:

@@ -374,7 +374,7 @@ class ReportConfig(Frozen):
     remove_repetitions: Removal | None = Field(
         None,
         description="of non-autoregressive outputs, in the main table and wherever settings are chosen; default: "
-        "subwords, and none from outputs of models with alignments",
+        "subwords, and none from outputs of models with alignments or graphs",
     )
     margin: float = Field(
         0.5,

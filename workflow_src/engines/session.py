@@ -42,7 +42,7 @@ class Request:
                         tokenised text is not the same text
     remove_repetitions  none, subwords (runs of a subword become one before they are joined) or words (the same with
                         words of the text); None: the setting of the bundle's experiment, or else none for
-                        autoregressive searches and models with alignments, and subwords for all others
+                        autoregressive searches and models with alignments or graphs, and subwords for all others
     """
 
     settings: SearchSettings

@@ -105,7 +105,7 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
     configured = description.remove_repetitions if description else None
     removal, exempt = (
         configured or "subwords",
-        "autoregressive searches" + " and models with alignments" * (configured is None),
+        "autoregressive searches" + " and models with alignments or graphs" * (configured is None),
     )
     parser = argparse.ArgumentParser(
         prog=PROGRAM,

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.graphs import best_words, graph_of, merged
+from workflow_src.decoding.compiled import interpreted, usable
+from workflow_src.decoding.graphs import best_words, check_scores, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
+from workflow_src.searches.graph_viterbi import compiled
 from workflow_src.types import PAD, Hypotheses
 
 # Outputs have at most this times the source's subwords, as in the authors' released code.
 LONGEST = 2
+
+
+def try_out() -> None:
+    """Compile the search, or read it from the cache, and run it."""
+    compiled.search(np.zeros(3, np.float32), np.zeros((3, 3), np.float32), 2, 1.0)
+
+
+@functools.cache
+def best_path() -> Callable:
+    """The search for a sentence, compiled where possible."""
+    return compiled.search if usable(compiled.search, try_out) else interpreted(compiled.search)
 
 
 class GraphViterbi(SearchModule):
@@ -33,44 +47,18 @@ class GraphViterbi(SearchModule):
     @torch.no_grad()
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         words, gains, transitions, vertices, lengths = on_cpu(*outputs, (source != PAD).sum(1))
+        find, penalty = best_path(), float(self.settings.length_penalty)
         translations, scores = [], []
         rows = zip(words.numpy(), gains.numpy(), transitions.numpy(), vertices.tolist(), lengths.tolist(), strict=True)
         for words_row, gains_row, moves, count, length in rows:
-            score, path = best_path(
-                gains_row[:count], moves[:count, :count], LONGEST * length, self.settings.length_penalty
-            )
+            score, path = find(gains_row[:count], moves[:count, :count], LONGEST * length, penalty)
             output = words_row[path].tolist()
             translations.append(merged(output) if self.settings.merge_equal else output)
             scores.append(score)
+        check_scores(scores)
         return Hypotheses(translations, scores)
 
     def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
         """The source position of the vertex that put out each subword of outputs of source (B, S), on the most probable
         path of the output."""
         return source_positions(self.model, source, outputs)
-
-
-def best_path(
-    gains: np.ndarray, transitions: np.ndarray, longest: int, length_penalty: float
-) -> tuple[float, list[int]]:
-    """The best score, and the vertices that put out words on its path, at most `longest`.
-
-    gains (L,) log-probabilities of the vertices' words, log-probabilities of transitions (L, L).
-    """
-    last = len(gains) - 1
-    totals = np.full(len(gains), -np.inf)
-    totals[0] = 0.0
-    came_from: list[np.ndarray] = []
-    best_score, best_moves = -np.inf, 1
-    for moves in range(1, min(longest + 1, last) + 1):
-        candidates = totals[:, None] + transitions
-        came_from.append(candidates.argmax(0))
-        totals = np.take_along_axis(candidates, came_from[-1][None], 0)[0] + gains
-        score = totals[last] / moves**length_penalty
-        if score > best_score:
-            best_score, best_moves = score, moves
-    path, vertex = [], last
-    for came in came_from[best_moves - 1 : 0 : -1]:
-        vertex = int(came[vertex])
-        path.append(vertex)
-    return float(best_score), path[::-1]

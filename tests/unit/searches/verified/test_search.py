@@ -240,7 +240,9 @@ def test_near_best_words_of_a_draft_are_accepted(model, tolerance, top):
     actual = verify(model, batch.source, drafts, settings(tolerance=tolerance, top=top, block=4))
     for row, words in enumerate(actual.tokens):
         states = model.scoring_states(one(batch, row).source)
-        scores = model.logits(model.hidden(states, torch.tensor([words], dtype=torch.int64)))[0].log_softmax(-1).detach()
+        scores = (
+            model.logits(model.hidden(states, torch.tensor([words], dtype=torch.int64)))[0].log_softmax(-1).detach()
+        )
         ranks = scores[:, EOS:].argsort(-1, descending=True).argsort(-1)
         total, longest = 0.0, 2 * LENGTHS[row] + 10
         for place, word in enumerate([*words, EOS]):
