@@ -131,9 +131,21 @@ def _type_of(kind: type[SearchSettings], name: str) -> pydantic.TypeAdapter[Any]
     return pydantic.TypeAdapter(of_field)
 
 
-def combinations(tune: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """All combinations of the listed values, the last setting varying fastest."""
-    return [dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values())]
+def combinations(kind: type[SearchSettings], tune: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the listed values, the last setting varying fastest.
+
+    Of those that differ only in settings without effect (`only_with`), there is the first alone.
+    """
+
+    def has_effect(name: str, values: Mapping[str, Any]) -> bool:
+        other = kind.option(name).only_with
+        return other is None or other not in values or (bool(values[other]) and has_effect(other, values))
+
+    distinct: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
+    for chosen in itertools.product(*tune.values()):
+        values = dict(zip(tune, chosen, strict=True))
+        distinct.setdefault(tuple(item for item in values.items() if has_effect(item[0], values)), values)
+    return list(distinct.values())
 
 
 def typed_value(kind: type[SearchSettings], name: str, value: Any) -> Any:
@@ -233,9 +245,14 @@ class Decode(DecodeOptions):
         return self.model_validate(fields | {"values": values})
 
     @functools.cached_property
+    def tried(self) -> list[dict[str, Any]]:
+        """Every combination of the values that dev chooses from, the last varying fastest."""
+        return combinations(type(self.values), self.tune)
+
+    @functools.cached_property
     def combinations(self) -> list[SearchSettings]:
-        """The settings with every combination of the values that dev chooses from, the last varying fastest."""
-        return [self.values.model_validate(self.values.model_dump() | chosen) for chosen in combinations(self.tune)]
+        """The settings with each of `tried`."""
+        return [self.values.model_validate(self.values.model_dump() | chosen) for chosen in self.tried]
 
 
 def _with_system(decode: Decode) -> Decode:

@@ -78,7 +78,7 @@ def run(inputs: Inputs) -> str:
         log.info("%s: %s %.2f", listed(values), deciding.metric.title, figures[deciding.metric.name])
         return figures | {"mean_steps": statistics.fmean(hypotheses.steps or [0])}
 
-    chosen, curve = choose(decode.tune, measure, deciding.metric)
+    chosen, curve = choose(decode.tried, measure, deciding.metric)
     edges = at_edge(type(decode.values), decode.tune, chosen)
     content = {"chosen": chosen, "curve": curve, "at_edge": edges, "remove_repetitions": settings.remove_repetitions}
     content |= {"tune_by": deciding.metric.name} if deciding is not main else {}

@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.resolved import combinations, typed_value
+from workflow_src.config.resolved import typed_value
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.records.checked import Lenient, read_file
@@ -20,10 +20,10 @@ AGAIN = "choose them again"
 
 
 def choose(
-    tune: dict[str, list[Any]], measure: Callable[[dict[str, Any]], Mapping[str, float]], metric: Metric
+    tried: Iterable[dict[str, Any]], measure: Callable[[dict[str, Any]], Mapping[str, float]], metric: Metric
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The combination whose `measure(...)[metric.name]` is best, and the whole curve in the order tried."""
-    curve: list[dict[str, Any]] = [{"settings": settings, **measure(settings)} for settings in combinations(tune)]
+    """The settings whose `measure(...)[metric.name]` is best, and the whole curve in the order tried."""
+    curve: list[dict[str, Any]] = [{"settings": settings, **measure(settings)} for settings in tried]
     best = max(curve, key=lambda point: metric.sign * point[metric.name])
     return best["settings"], curve
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import pytest
 from pydantic import Field
@@ -8,23 +9,34 @@ from pydantic import Field
 from workflow_src.config.resolved import combinations
 from workflow_src.evaluation.quality.choosing import at_edge, choose, dev_figure
 from workflow_src.registry import main_metric, metrics
-from workflow_src.spec import SearchSettings
+from workflow_src.spec import Option, SearchSettings
 
 
 def test_every_combination_is_tried_once_in_order():
-    assert combinations({"step_size": [0.5, 1.0], "lengths": [1, 3]}) == [
-        {"step_size": 0.5, "lengths": 1},
-        {"step_size": 0.5, "lengths": 3},
-        {"step_size": 1.0, "lengths": 1},
-        {"step_size": 1.0, "lengths": 3},
+    assert combinations(Numbers, {"weight": [0.5, 1.0], "lengths": [1, 3]}) == [
+        {"weight": 0.5, "lengths": 1},
+        {"weight": 0.5, "lengths": 3},
+        {"weight": 1.0, "lengths": 1},
+        {"weight": 1.0, "lengths": 3},
     ]
     # Values stay as they are: whole numbers are whole, because they index.
-    assert [type(settings["lengths"]) for settings in combinations({"lengths": [1, 1.0]})] == [int, float]
+    assert [type(values["lengths"]) for values in combinations(Numbers, {"lengths": [1, 2.0]})] == [int, float]
+
+
+def test_values_of_a_setting_without_effect_are_not_tried_one_by_one():
+    """`share` counts with a bonus alone, and `floor` with a share."""
+    assert combinations(Numbers, {"floor": [1.0, 2.0], "share": [0.0, 0.5], "bonus": [0.0, 1.0]}) == [
+        {"floor": 1.0, "share": 0.0, "bonus": 0.0},
+        {"floor": 1.0, "share": 0.0, "bonus": 1.0},
+        {"floor": 1.0, "share": 0.5, "bonus": 1.0},
+        {"floor": 2.0, "share": 0.5, "bonus": 1.0},
+    ]
+    assert len(combinations(Numbers, {"share": [0.0, 0.5], "weight": [0.0, 0.5]})) == 4
 
 
 def test_the_highest_bleu_wins_and_the_curve_is_whole():
     chosen, curve = choose(
-        {"step_size": [0.5, 1.0, 1.5]},
+        [{"step_size": 0.5}, {"step_size": 1.0}, {"step_size": 1.5}],
         lambda settings: {"bleu": -((settings["step_size"] - 1.0) ** 2), "mean_steps": 4},
         main_metric(),
     )
@@ -34,13 +46,16 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
 
 
 def test_of_equals_the_first_wins():
-    chosen, _ = choose({"step_size": [2.0, 1.0]}, lambda _: {"bleu": 30.0, "mean_steps": 1}, main_metric())
+    chosen, _ = choose(
+        [{"step_size": 2.0}, {"step_size": 1.0}], lambda _: {"bleu": 30.0, "mean_steps": 1}, main_metric()
+    )
     assert chosen == {"step_size": 2.0}
 
 
 def test_the_lowest_wins_where_less_is_better():
     errors = {0.5: 60.0, 1.0: 50.0, 1.5: 50.0}
-    chosen, _ = choose({"step_size": list(errors)}, lambda one: {"ter": errors[one["step_size"]]}, metrics()["ter"])
+    tried = [{"step_size": size} for size in errors]
+    chosen, _ = choose(tried, lambda one: {"ter": errors[one["step_size"]]}, metrics()["ter"])
     assert chosen == {"step_size": 1.0}
 
 
@@ -51,6 +66,8 @@ class Numbers(SearchSettings):
     threshold: float | None = Field(None, gt=0)
     lengths: int = Field(1, ge=1)
     bonus: float = 0.0
+    share: Annotated[float, Option(only_with="bonus")] = 0.0
+    floor: Annotated[float, Option(only_with="share")] = 0.0
     first: bool = False
     how: str = "a"
 
