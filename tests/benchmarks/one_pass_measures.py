@@ -34,9 +34,9 @@ POSITIONS = (1, 2, 4, 6, 8, 12, 16)
 def slot_figures(model, ids: list[int]) -> dict[str, float]:
     """Figures of the slots of a source without its end symbol; no figure of words where every slot is blank."""
     logits, mask = slot_logits(model, model.encode(torch.tensor([[*ids, EOS]])))
-    shares = logits[mask].log_softmax(-1)
-    entropies = -(shares.exp() * shares.clamp(min=-100)).sum(-1)
-    words = shares.argmax(-1) != model.blank
+    scores = logits[mask].log_softmax(-1)
+    entropies = -(scores.exp() * scores.clamp(min=-100)).sum(-1)
+    words = scores.argmax(-1) != model.blank
     return {
         "share of slots that are words": words.float().mean().item(),
         "entropy of a slot": entropies.mean().item(),

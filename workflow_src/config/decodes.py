@@ -9,7 +9,7 @@ from typing import Any
 
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
-from workflow_src.config.resolved import Decode, System
+from workflow_src.config.resolved import Decode, System, combinations
 from workflow_src.errors import ConfigError
 from workflow_src.registry import carried, default_engine, engines, named_systems, search_of, searches, searches_of
 from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
@@ -141,8 +141,8 @@ def _tried(
 ) -> list[SearchSettings]:
     """Settings as they are, and with every combination of the values that dev chooses from."""
     fields = settings.model_dump()
-    combinations = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
-    return [settings, *(parse(search.settings, fields | chosen, f"{where}.tune") for chosen in combinations if chosen)]
+    tried = combinations(search.settings, tune)
+    return [settings, *(parse(search.settings, fields | chosen, f"{where}.tune") for chosen in tried if chosen)]
 
 
 def _check_served(

@@ -136,15 +136,10 @@ def combinations(kind: type[SearchSettings], tune: Mapping[str, Sequence[Any]]) 
 
     Of those that differ only in settings without effect (`only_with`), there is the first alone.
     """
-
-    def has_effect(name: str, values: Mapping[str, Any]) -> bool:
-        other = kind.option(name).only_with
-        return other is None or other not in values or (bool(values[other]) and has_effect(other, values))
-
     distinct: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
     for chosen in itertools.product(*tune.values()):
         values = dict(zip(tune, chosen, strict=True))
-        distinct.setdefault(tuple(item for item in values.items() if has_effect(item[0], values)), values)
+        distinct.setdefault(tuple(item for item in values.items() if kind.has_effect(item[0], values)), values)
     return list(distinct.values())
 
 
@@ -246,7 +241,7 @@ class Decode(DecodeOptions):
 
     @functools.cached_property
     def tried(self) -> list[dict[str, Any]]:
-        """Every combination of the values that dev chooses from, the last varying fastest."""
+        """`combinations` of the values that dev chooses from."""
         return combinations(type(self.values), self.tune)
 
     @functools.cached_property

@@ -1,8 +1,8 @@
 """What searches that Numba compiles share: look-ups of n-grams, and selection of the probable symbols of slots.
 
-A search is a compiled function of arrays, in a module of its own. One of its arguments is `Words.arguments`, with which
-it calls `word_score`. Where Numba is missing or does not work, and for a language model that is no n-gram model, the
-same functions run uncompiled (`interpreted`), many times as slowly.
+A search is a compiled function of arrays, in a module of its own. One that scores words has the argument
+`Words.arguments`, with which it calls `word_score`. Where Numba is missing or does not work, and for a language model
+that is no n-gram model, the same functions run uncompiled (`interpreted`), many times as slowly.
 
 Numba caches compiled code on disk until the file of a function changes; other files do not count. So constants of
 other modules are arguments, and `usable` deletes what is older than this file. No class is an argument: a cached file
@@ -53,7 +53,7 @@ def warn(failure: Exception) -> None:
     """Log a warning that searches are not compiled."""
     reason = " ".join(str(failure).split())[:200]
     logger.warning(
-        "warning: Numba cannot be used (%s: %s), and beams take longer; a folder in NUMBA_CACHE_DIR that can be "
+        "warning: Numba cannot be used (%s: %s), and searches take longer; a folder in NUMBA_CACHE_DIR that can be "
         "written to may help",
         type(failure).__name__,
         reason,
@@ -365,7 +365,7 @@ def usable(search: Any, try_out: Callable[[], None]) -> bool:
                 if file.stat().st_mtime < changed:
                     file.unlink()
         if not cached_files(search):
-            logger.info("compiling the search over prefixes; this takes some ten seconds, once")
+            logger.info("compiling a search; this takes some ten seconds, once")
         try_out()
     except Exception as failure:
         # An error of Numba, LLVM, or their cache; translations are the same without them.

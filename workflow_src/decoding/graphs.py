@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
-from workflow_src.errors import InputError
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import GraphModel
 from workflow_src.types import PAD, wide
@@ -31,13 +27,6 @@ def best_words(logits: Tensor, mask: Tensor, scored: bool = True) -> tuple[Tenso
     best, words = logits.log_softmax(-1).max(-1)
     end = torch.arange(mask.size(1), device=mask.device) == mask.sum(1, keepdim=True) - 1
     return words, torch.where(end, 0.0, best)
-
-
-def check_scores(scores: Iterable[float]) -> None:
-    """Raises InputError unless every sentence has a path, whose score is a number."""
-    if not all(map(math.isfinite, scores)):
-        problem = "gives transitions that are no numbers (NaN), so a sentence has no path through its graph"
-        raise InputError("the model", problem, "use weights that are finite")
 
 
 def merged(outputs: list[int]) -> list[int]:

@@ -56,7 +56,7 @@ class CapturedBlocks(CapturedSteps):
     def verify(self, graph: str, search: DraftSearch, ids: Tensor, drafts: Sequence[Drafts]) -> Hypotheses:
         """The outputs of the first sentences of ids (B, S) on the CPU, those with drafts. `graph` is the key of the
         search."""
-        # Logits of at most ROWS words are computed together, as in the eager search, or those of one sentence.
+        # Logits of at most ROWS words, padding counted, are computed together, or those of one sentence.
         words = padded_width(search.settings.block) * search.settings.drafts
         size = largest_rows(max(1, ROWS // words))
         sentences: list[Sentence] = []

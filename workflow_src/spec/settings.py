@@ -112,6 +112,12 @@ class SearchSettings(Frozen):
                     del result[name]
         return result
 
+    @classmethod
+    def has_effect(cls, name: str, values: Mapping[str, Any]) -> bool:
+        """Whether a setting counts beside these values of others: the one that it is `only_with` is not None or 0."""
+        other = cls.option(name).only_with
+        return other is None or (bool(values.get(other, True)) and cls.has_effect(other, values))
+
     def most_passes(self) -> int:
         """How often networks compute every position, about."""
         return math.prod(max(1, getattr(self, name)) for name in self.named("passes"))

@@ -1,4 +1,4 @@
-"""Choose a decode's settings on dev: try every combination that the experiment lists, keep the best and the curve."""
+"""Choose a decode's settings on dev: try every combination that can differ, keep the best and the curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing settings on dev: every combination is tried, the best figure wins, ties go to the one listed first."""
+"""Choosing settings on dev: the best figure of all combinations wins, ties go to the one listed first."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def choose(
 
 def at_edge(kind: type[SearchSettings], tune: Mapping[str, list[Any]], chosen: Mapping[str, Any]) -> list[str]:
     """A sentence for every chosen number that is the smallest or the largest of its values, where the setting allows
-    numbers beyond it: a better one may lie there."""
+    numbers beyond it: a better one may lie there. Settings without effect have none."""
     sentences = []
     for name, values in tune.items():
-        if len(values) < 2 or not all(_is_number(value) for value in values):
+        if len(values) < 2 or not all(map(_is_number, values)) or not kind.has_effect(name, chosen):
             continue
         value = chosen[name]
         ends = [("smallest", -1)] * (value == min(values)) + [("largest", 1)] * (value == max(values))

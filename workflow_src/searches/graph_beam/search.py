@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.compiled import Words, usable
-from workflow_src.decoding.graphs import best_words, check_scores, graph_of
+from workflow_src.decoding.graphs import best_words, graph_of
 from workflow_src.decoding.ngram import NgramModel
 from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
@@ -117,7 +117,6 @@ class GraphBeam(SearchModule):
             self.beam(row, gains_row[: len(row.counts)].numpy(), moves[: len(row.counts), : len(row.counts)].numpy())
             for row, gains_row, moves in zip(rows, gains, transitions, strict=True)
         ]
-        check_scores(score for scores in candidates for score in scores.values())
         if self.rescorer is not None:
             candidates = rescored(self.rescorer, source, candidates, scored=self.scored)
         return best_of(candidates)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from workflow_src.decoding.graphs import best_words, check_scores, graph_of, merged
+from workflow_src.decoding.graphs import best_words, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.errors import InputError
 from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.types import Hypotheses
@@ -17,7 +18,7 @@ from workflow_src.types import Hypotheses
 class GraphPath(SearchModule):
     """`forward` returns the best word of each vertex (B, L), the vertex after it (B, L), which is itself at the end and
     beyond, and the log-probability (B, L) of the move to the vertex after it and of the word there; where no scores
-    are asked for, that is one number a sentence, 0 unless its transitions are no numbers."""
+    are asked for, that is one 0 a sentence."""
 
     outputs = ("words", "following", "gains")
 
@@ -30,14 +31,13 @@ class GraphPath(SearchModule):
         following = (transitions + self.settings.lookahead * gains[:, None]).argmax(-1)
         following = torch.where((vertex < mask.sum(1, keepdim=True) - 1), following, vertex)
         if not self.scored:
-            return words, following, 0 * transitions[:, 0, 1:2]
+            return words, following, logits.new_zeros(logits.size(0), 1)
         moves = transitions.gather(-1, following[..., None])[..., 0]
         return words, following, moves + gains.gather(1, following)
 
     @torch.no_grad()
     def hypotheses(self, _source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         words, following, gains = on_cpu(*outputs)
-        check_scores(gains[:, 0].tolist())
         paths = [path_of(row) for row in following.tolist()]
         # The last vertex of a path puts out the end symbol.
         translations = [[row[vertex] for vertex in path[1:-1]] for row, path in zip(words.tolist(), paths, strict=True)]
@@ -58,8 +58,14 @@ class GraphPath(SearchModule):
 
 
 def path_of(following: Sequence[int]) -> list[int]:
-    """The vertices on the path from vertex 0 to one that is followed by itself."""
+    """The vertices on the path from vertex 0 to one that is followed by itself.
+
+    Raises InputError for one that does not go forward: a transition that is no number is the largest of its vertex.
+    """
     path = [0]
     while following[path[-1]] > path[-1]:
         path.append(following[path[-1]])
+    if following[path[-1]] < path[-1] or len(path) == 1:
+        problem = "gives transitions that are no numbers (NaN), so a sentence has no path through its graph"
+        raise InputError("the model", problem, "use weights that are finite")
     return path

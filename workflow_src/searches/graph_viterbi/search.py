@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.decoding.compiled import interpreted, usable
-from workflow_src.decoding.graphs import best_words, check_scores, graph_of, merged
+from workflow_src.decoding.graphs import best_words, graph_of, merged
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
@@ -27,7 +27,7 @@ def try_out() -> None:
 
 
 @functools.cache
-def best_path() -> Callable:
+def search_function() -> Callable:
     """The search for a sentence, compiled where possible."""
     return compiled.search if usable(compiled.search, try_out) else interpreted(compiled.search)
 
@@ -47,15 +47,16 @@ class GraphViterbi(SearchModule):
     @torch.no_grad()
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         words, gains, transitions, vertices, lengths = on_cpu(*outputs, (source != PAD).sum(1))
-        find, penalty = best_path(), float(self.settings.length_penalty)
+        search, penalty = search_function(), float(self.settings.length_penalty)
         translations, scores = [], []
         rows = zip(words.numpy(), gains.numpy(), transitions.numpy(), vertices.tolist(), lengths.tolist(), strict=True)
         for words_row, gains_row, moves, count, length in rows:
-            score, path = find(gains_row[:count], moves[:count, :count], LONGEST * length, penalty)
+            # Numba compiles a function for each layout of its arrays.
+            moves = np.ascontiguousarray(moves[:count, :count])
+            score, path = search(gains_row[:count], moves, LONGEST * length, penalty)
             output = words_row[path].tolist()
             translations.append(merged(output) if self.settings.merge_equal else output)
             scores.append(score)
-        check_scores(scores)
         return Hypotheses(translations, scores)
 
     def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:

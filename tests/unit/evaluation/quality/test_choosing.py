@@ -121,3 +121,9 @@ def test_the_bleu_of_a_decode_on_dev_is_that_of_the_outputs_that_its_bundle_give
     # Its own translations of dev come first: dev chose with our own code, whatever the decode's engine is.
     assert dev_figure(removal, quality, chosen) == dev_figure(removal, quality, None) == bleu
     assert dev_figure(removal, None, chosen) == 31.0
+
+
+def test_a_setting_without_effect_has_no_edge():
+    tune = {"bonus": [0.0, 1.0], "share": [0.2, 0.5]}
+    assert [text.split()[0] for text in at_edge(Numbers, tune, {"bonus": 1.0, "share": 0.2})] == ["bonus", "share"]
+    assert [text.split()[0] for text in at_edge(Numbers, tune, {"bonus": 0.0, "share": 0.2})] == ["bonus"]

@@ -389,7 +389,7 @@ def test_python_serves_where_numba_fails_and_says_so(numba, chosen, monkeypatch,
         patched.setattr(compiled, "try_out", fail)
         assert not chosen(None)
     (record,) = caplog.records
-    assert f"Numba cannot be used ({type(failure).__name__}: {failure}), and beams take longer" in record.message
+    assert f"Numba cannot be used ({type(failure).__name__}: {failure}), and searches take longer" in record.message
 
 
 @pytest.mark.parametrize("cached", [True, False])
@@ -402,7 +402,7 @@ def test_users_read_that_compiling_takes_a_while(numba, chosen, monkeypatch, cap
         monkeypatch.setattr(shared, "cached_files", lambda _: [compiled_code] * cached)
         assert chosen(None)
     assert [record.message for record in caplog.records] == (
-        [] if cached else ["compiling the search over prefixes; this takes some ten seconds, once"]
+        [] if cached else ["compiling a search; this takes some ten seconds, once"]
     )
 
 

@@ -12,6 +12,7 @@ import torch
 from miniatures import dat, one, padded, pairs, searched, transformer
 
 from workflow_src.data.batching import pad
+from workflow_src.decoding.compiled import interpreted
 from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.ranking import rescored
 from workflow_src.decoding.search import open_search
@@ -19,7 +20,7 @@ from workflow_src.decoding.slots import Row
 from workflow_src.searches.graph_beam import GraphBeamSettings
 from workflow_src.searches.graph_beam.search import PrefixBeam
 from workflow_src.searches.graph_path import GraphPathSettings
-from workflow_src.searches.graph_viterbi import GraphViterbiSettings
+from workflow_src.searches.graph_viterbi import GraphViterbiSettings, compiled
 from workflow_src.types import EOS, PAD
 
 # Words are 3 to 6.
@@ -358,3 +359,14 @@ def test_without_numba_outputs_are_the_same(model, language_model, kind, monkeyp
     actual = searched(networks, PAIRS.source, settings)
     search.beam_of.cache_clear()
     assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-12)
+
+
+def test_the_compiled_search_for_the_best_path_is_the_uncompiled_one():
+    draw = np.random.default_rng(0)
+    for vertices, longest in ((2, 3), (3, 0), (6, 2), (9, 20)):
+        gains, scores = draw.normal(size=vertices), draw.normal(size=(vertices, vertices))
+        transitions = np.where(np.triu(np.ones_like(scores), 1) > 0, scores, -np.inf)
+        for penalty in (0.0, 1.0):
+            arguments = gains, transitions, longest, penalty
+            (score, path), (other, other_path) = compiled.search(*arguments), interpreted(compiled.search)(*arguments)
+            assert score == pytest.approx(other, abs=1e-12) and path.tolist() == other_path.tolist()
