@@ -9,7 +9,7 @@ from typing import Any
 
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
-from workflow_src.config.resolved import Decode, System, combinations
+from workflow_src.config.resolved import Decode, System
 from workflow_src.errors import ConfigError
 from workflow_src.registry import carried, default_engine, engines, named_systems, search_of, searches, searches_of
 from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
@@ -139,10 +139,11 @@ def check_search_defaults(system: System, systems: dict[str, System]) -> None:
 def _tried(
     search: Search, settings: SearchSettings, tune: dict[str, tuple[Any, ...]], where: str
 ) -> list[SearchSettings]:
-    """Settings as they are, and with every combination of the values that dev chooses from."""
+    """Settings as they are, and with every combination of the values that dev chooses from, those without effect too:
+    each value is checked."""
     fields = settings.model_dump()
-    tried = combinations(search.settings, tune)
-    return [settings, *(parse(search.settings, fields | chosen, f"{where}.tune") for chosen in tried if chosen)]
+    products = (dict(zip(tune, chosen, strict=True)) for chosen in itertools.product(*tune.values()))
+    return [settings, *(parse(search.settings, fields | chosen, f"{where}.tune") for chosen in products if chosen)]
 
 
 def _check_served(

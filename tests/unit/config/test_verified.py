@@ -96,6 +96,11 @@ def test_a_decode_follows_the_bundles_of_what_drafts():
         ({"drafter": "ctc", "word_bonus": 1.0}, {"setting": "decodes[0].word_bonus", "hint": "add language_model"}),
         ({"drafter": "ctc", "draft_beam": 5}, {"setting": "decodes[0].draft_beam", "hint": "add language_model"}),
         ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
+        # Also a value without effect.
+        (
+            {"drafter": "ctc", "tune": {"tolerance": [0.0], "top": [2, 0]}},
+            {"setting": "decodes[0].tune.top", "value": 0},
+        ),
         ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
         ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),
         (
