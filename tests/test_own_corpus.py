@@ -10,6 +10,7 @@ from pathlib import Path
 import planted
 import pytest
 import yaml
+from configurations import read_configuration
 from conftest import PROJECT, dry_run, snakemake
 
 from workflow_src import cli
@@ -17,6 +18,7 @@ from workflow_src.data.toy import grammar
 
 PAGE = (PROJECT / "docs/your-own-corpus.md").read_text(encoding="utf-8")
 (CONFIGURATION,) = re.findall(r"^`mine.yaml`:\n\n```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+MORE = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[-1]
 COMMANDS = [
     shlex.split(line)
     for block in re.findall(r"^```bash\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -88,6 +90,13 @@ def test_the_configuration_is_valid_and_the_preview_shows_the_faults(folder, cap
     (words,) = commands("continuum estimate")
     cli.main(["estimate", *words, "--no-calibration", "--json"])
     assert json.loads(capsys.readouterr().out)
+
+
+def test_more_systems_train_no_system_of_the_first_file_anew(folder):
+    Path("more.yaml").write_text(MORE, encoding="utf-8")
+    mine, more = (read_configuration(name).systems for name in ("mine.yaml", "more.yaml"))
+    assert more.keys() - mine.keys() == {"graph", "one-pass-bigrams"}
+    assert {name: more[name] for name in mine} == mine
 
 
 def test_the_run_has_jobs_for_every_text(folder):
