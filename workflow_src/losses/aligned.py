@@ -78,57 +78,34 @@ def aligned_loss(
 def own_log_probabilities(
     hidden: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, symbols: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Log-probabilities of each slot's own symbols (R, U), their mean over the vocabulary and the normalisers (R,).
+    """Log-probabilities of each slot's own symbols (R, U) and of its most probable one (R,), and normalisers (R,).
 
-    hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U).
+    hidden (R, D) of slots that belong to sentences `rows` (R,), symbols (B, U). Symbols whose bias is -inf are never
+    the most probable.
     """
-    log_probabilities, means, normalisers = [], [], []
+    log_probabilities, highest, normalisers = [], [], []
     for block, sentences in _blocks(hidden, rows, weight.size(0)):
         logits = wide(block @ weight.T) + bias
         normaliser = logits.logsumexp(-1, keepdim=True)
         log_probabilities.append(logits.gather(1, symbols[sentences]) - normaliser)
-        means.append(logits.mean(-1) - normaliser[:, 0])
+        highest.append(logits.amax(-1) - normaliser[:, 0])
         normalisers.append(normaliser[:, 0])
-    return torch.cat(log_probabilities), torch.cat(means), torch.cat(normalisers)
-
-
-@torch.no_grad()
-def best_and_own(
-    hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
-) -> tuple[Tensor, Tensor]:
-    """The most probable symbol of every slot (B, N), and log-probabilities of own symbols (B, N, U); 0 outside `mask`.
-
-    Symbols whose bias is -inf are never the best.
-    """
-    real = cells(mask, mask.device) if real is None else real
-    best = torch.zeros(mask.shape, dtype=torch.int64, device=mask.device)
-    emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
-    symbols_of_slots, log_probabilities = [], []
-    for block, sentences in _blocks(hidden[real], real[0], weight.size(0)):
-        logits = wide(block @ weight.T) + bias
-        symbols_of_slots.append(logits.argmax(-1))
-        log_probabilities.append(logits.gather(1, symbols[sentences]) - logits.logsumexp(-1, keepdim=True))
-    best[real], emissions[real] = torch.cat(symbols_of_slots), torch.cat(log_probabilities).to(emissions)
-    return best, emissions
+    return torch.cat(log_probabilities), torch.cat(highest), torch.cat(normalisers)
 
 
 @torch.no_grad()
 def own_emissions(
     hidden: Tensor, weight: Tensor, bias: Tensor, mask: Tensor, symbols: Tensor, real: Cells | None = None
-) -> Tensor:
-    """Log-probabilities of own symbols (B, N, U), 0 outside `mask`."""
+) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of own symbols (B, N, U), and of the most probable symbol of every slot (B, N).
+
+    Both are 0 outside `mask`, whose cells are `real`. Arguments as `aligned_loss`.
+    """
     real = cells(mask, mask.device) if real is None else real
-    emissions = bias.new_zeros((*mask.shape, symbols.size(1)))
-    log_probabilities, _, _ = own_log_probabilities(hidden[real], weight, bias, real[0], symbols)
-    emissions[real] = log_probabilities.to(emissions)
-    return emissions
-
-
-@torch.no_grad()
-def best_symbols(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The most probable symbol (R,) of states (R, D)."""
-    blocks = hidden.split(block_rows(hidden, weight.size(0)))
-    return torch.cat([(wide(block @ weight.T) + bias).argmax(-1) for block in blocks])
+    emissions, highest = bias.new_zeros((*mask.shape, symbols.size(1))), bias.new_zeros(mask.shape)
+    own, best, _ = own_log_probabilities(hidden[real], weight, bias, real[0], symbols)
+    emissions[real], highest[real] = own.to(emissions), best.to(highest)
+    return emissions, highest
 
 
 def _blocks(hidden: Tensor, rows: Tensor, classes: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -145,13 +122,15 @@ class _LinearAligned(torch.autograd.Function):
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
             own = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            log_probabilities, means, normalisers = own
+            log_probabilities, _, normalisers = own
             emissions = log_probabilities.new_full((*shape, symbols.size(1)), 0.0)
             emissions[real] = log_probabilities
             aligned = align(emissions, *further)
-            spread = spread.to(means) * aligned.counted
+            spread = spread.to(normalisers) * aligned.counted
             smoothed = (1 - smoothing) * aligned.losses
             if smoothing:
+                # The mean logit of a slot is that of the mean row of the matrix.
+                means = wide(narrow_hidden) @ wide(narrow_weight).mean(0) + bias.mean() - normalisers
                 smoothed = smoothed.index_add(0, rows, -spread[rows] * means)
             if any(ctx.needs_input_grad):
                 ctx.normalised, ctx.smoothing, ctx.slots = aligned.normalised, smoothing, len(rows)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from workflow_src.families.dat import DatObjectiveConfig
-from workflow_src.losses.aligned import Aligned, aligned_loss, best_symbols, own_emissions
+from workflow_src.losses.aligned import Aligned, aligned_loss, own_emissions
 from workflow_src.losses.draws import sentence_keys, subset
 from workflow_src.losses.matches import path_match_score
 from workflow_src.losses.paths import Paths, best_path, posterior
@@ -140,11 +140,12 @@ def shown_symbols(
     with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
         hidden, mask = model.hidden(memory)
     weight, bias, symbols = model.target_embedding.weight, model.output_bias, paths.symbols
-    emissions = own_emissions(hidden, weight, bias, mask, symbols, real)
+    emissions, highest = own_emissions(hidden, weight, bias, mask, symbols, real)
     path = best_path(emissions, model.transitions(hidden, mask), paths)
-    visited = hidden.gather(1, path[..., None].expand(-1, -1, hidden.size(2)))
-    best = best_symbols(visited.flatten(0, 1), weight, bias).view(symbols.shape)
-    wrong = (best != symbols) & (symbols != PAD) & paths.reachable[:, None]
+    rows = torch.arange(len(path), device=path.device)[:, None]
+    columns = torch.arange(symbols.size(1), device=path.device)
+    worse = emissions[rows, path, columns] < highest.gather(1, path)
+    wrong = worse & (symbols != PAD) & paths.reachable[:, None]
     # Halves are rounded up, also where a product such as 0.3 * 5 is a little below its half.
     count = (wrong.sum(1).double() * share + 0.5 + 1e-9).floor()
     chosen = subset(keys, paths.counts, count, symbols.size(1))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
-from workflow_src.losses.aligned import best_and_own, own_symbols
+from workflow_src.losses.aligned import own_emissions, own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.losses.draws import subset, uniform
 from workflow_src.nn.copying import NOT_SHOWN
@@ -81,12 +81,16 @@ def _reference(
     with torch.random.fork_rng([memory.states.device] if memory.states.is_cuda else []):
         hidden, mask = model.hidden(memory, slots, z)
     symbols = own_symbols(target, model.blank)
-    best, emissions = best_and_own(hidden, model.target_embedding.weight, model.symbol_bias(), mask, symbols, real)
+    weight, bias = model.target_embedding.weight, model.symbol_bias()
+    emissions, highest = own_emissions(hidden, weight, bias, mask, symbols, real)
     if aligned:
-        reference = symbols.gather(1, viterbi(emissions, Lattice(target, beside(slots, memory))))
+        own = viterbi(emissions, Lattice(target, beside(slots, memory)))
     else:
-        reference = target[:, : mask.size(1)]
-    return reference, ((best != reference) & mask).sum(1)
+        # The blank comes before the target.
+        width = min(mask.size(1), target.size(1))
+        own = torch.arange(1, width + 1, device=mask.device).expand(len(target), width)
+    worse = emissions.gather(2, own[..., None])[..., 0] < highest[:, : own.size(1)]
+    return symbols.gather(1, own), (worse & mask[:, : own.size(1)]).sum(1)
 
 
 def poisson(mean: Tensor, drawn: Tensor, most: int) -> Tensor:
