@@ -364,7 +364,7 @@ def test_settings_of_papers_are_found_by_name():
 
 
 def test_shipped_experiments_are_few_and_remove_no_system_by_null():
-    assert len(list((CONFIG_FOLDER / "experiments").glob("*.yaml"))) <= 22 and len(files.experiment_names()) <= 33
+    assert len(list((CONFIG_FOLDER / "experiments").glob("*.yaml"))) <= 23 and len(files.experiment_names()) <= 34
     for path in map(files.experiment_file, files.experiment_names()):
         assert None not in read_yaml(path).get("systems", {}).values(), f"{path} has SYSTEM: null; say only"
 
