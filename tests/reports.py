@@ -27,6 +27,7 @@ SYSTEMS = {
     "score": {"family": "score", "preset": "tiny", "data": "distilled-by-teacher", "base": "lvm"},
     "lvm-raw": {"family": "lvm", "preset": "tiny", "data": "raw", "base": None},
     "ctc": {"family": "nat", "preset": "tiny", "data": "raw", "base": None},
+    "student": {"family": "transformer", "preset": "tiny", "data": "raw", "base": None},
 }
 INAT = {"family": "inat", "preset": "tiny", "data": "raw", "base": None}
 NETWORK = {"family": "lvm", "model": {}, "weights": "lvm.safetensors", "sha256": "0" * 64, "role": "model"}
@@ -205,6 +206,7 @@ def figures_of(row: dict) -> list[dict]:
 
 
 RECORD = {"source": "de", "target": "en", "splits": ["test"], "signatures": {"test": {}}, "provenance": {}}
+RECORD |= {"remove_repetitions": None}
 RECORD |= {"experiment": "e", "dataset": "toy", "reference": ["teacher", "beam-4"]}
 
 

@@ -31,7 +31,6 @@ from workflow_src.evaluation.report import (
     figures_quality,
     grids,
     page,
-    progress,
     results,
     significance_page,
     speed_page,
@@ -98,7 +97,7 @@ def evidence_of(material: Inputs, measured: results.Results, split: str) -> tupl
         measured.shown(split, removed),
         tested.pairs if tested else {},
         manifest.report.margin,
-        (log.system.name for log in material.logs if progress.cut_short(log.entries)),
+        material.unfinished,
         manifest.metrics,
     )
     return tables.groups(measured, split, manifest, removed, proof), proof

@@ -50,9 +50,10 @@ class Evidence:
 
     @property
     def level(self) -> float:
-        """The probability that an interval leaves out the true difference: by Bonferroni's correction for the rows of
-        the table that are looked at beside one row, it is LEVEL for all of them together."""
-        return LEVEL / max(1, len(self.seeds) - 1)
+        """The probability that an interval leaves out the true difference: by Bonferroni's correction for all pairs of
+        rows that are compared, it is LEVEL for all of them together."""
+        compared = {frozenset((ours[:-1], theirs[:-1])) for ours, theirs in self.pairs}
+        return LEVEL / max(1, len(compared))
 
     def differences(self, line: Line, other: Line) -> list[Mapping[str, PairedDifference]] | None:
         """Differences of two lines by figure, one for each seed; None where a seed of `line` was not compared."""
@@ -88,14 +89,9 @@ class Evidence:
         )
 
     def lower(self, line: Line, other: Line) -> bool:
-        """Whether `line` is shown to lose more than the margin in a metric that decides and a seed: the upper end of
-        the corrected interval lies below the negative margin."""
-        return any(
-            self.interval(metric, of_seed[metric.name])[1] < -self.margin
-            for of_seed in self.differences(line, other) or ()
-            for metric in self.metrics
-            if metric.name in of_seed
-        )
+        """Whether `line` is shown to lose more than the margin in a metric that decides, with every seed: the upper
+        ends of the corrected intervals lie below the negative margin."""
+        return any(high < -self.margin for _, high in self.intervals(line, other).values())
 
     def cannot_tell(self, line: Line, other: Line) -> bool:
         """Whether the test set shows neither that `line` is as good as `other` nor that it is lower."""
@@ -105,8 +101,8 @@ class Evidence:
         """Metrics that decide and that the corpus has a figure of."""
         return [metric for metric in self.metrics if metric.name in self.measured[line.decode.key]]
 
-    def why_inconclusive(self, line: Line) -> str | None:
-        """Why nothing is concluded about a line: its figures or its training are too bad; None otherwise."""
+    def too_bad(self, line: Line) -> str | None:
+        """In which figure a line is too bad for any conclusion; None where it is not."""
         for metric in self.metrics:
             figure = line.figures.get(metric.name)
             if metric.least is None or figure is None:
@@ -114,10 +110,24 @@ class Evidence:
             if metric.sign * figure < metric.sign * metric.least:
                 amount = "less" if metric.better == "higher" else "more"
                 return f"“{line.decode.system.name}” has {amount} than {metric.in_words(metric.factor * metric.least)}"
+        return None
+
+    def still_learning(self, line: Line) -> str | None:
+        """Which system of a line was still learning when its training ended; None where none was.
+
+        Its rows are what they are, and may be as good as others. That they are no better is not for good.
+        """
         for name in (line.decode.system.name, line.decode.system.group):
             if name in self.unfinished:
                 return f"“{name}” was still learning when its training ended"
         return None
+
+    def why_unfit(self, rivals: Sequence[Line]) -> str | None:
+        """Why nothing is concluded from a comparison with the autoregressive lines of one kind of engine: their best
+        one is too bad, or was still learning, so that others would be as good as what is half trained; None otherwise.
+        """
+        best = max(rivals, key=lambda rival: rival.goodness)
+        return self.too_bad(best) or self.still_learning(best)
 
     def intervals(self, line: Line, other: Line) -> dict[Metric, tuple[float, float]]:
         """The corrected intervals of two lines' difference by metric, of several seeds from the lowest to the highest

@@ -17,7 +17,7 @@ from workflow_src.evaluation.quality.choosing import AGAIN as AGAIN_CHOSEN
 from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.quality.computed import is_figure
 from workflow_src.evaluation.quality.variants import VARIANTS
-from workflow_src.evaluation.report import analyses, figures_learning
+from workflow_src.evaluation.report import analyses, figures_learning, progress
 from workflow_src.evaluation.report.files import (
     Choice,
     CorpusSummary,
@@ -134,6 +134,11 @@ class Inputs:
     def sums(self) -> dict[str, str] | None:
         """SHA-256 of the corpus's files."""
         return self.corpus.sha256
+
+    @property
+    def unfinished(self) -> list[str]:
+        """Systems with a training that ended while they were still improving much."""
+        return list(dict.fromkeys(log.system.name for log in self.logs if progress.cut_short(log.entries)))
 
 
 def load(

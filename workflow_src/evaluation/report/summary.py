@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from workflow_src.evaluation.document import Caption, GroupRow, Table, table_of
 from workflow_src.evaluation.report.evidence import Evidence
@@ -49,7 +49,7 @@ def block(facts: Sequence[Fact]) -> Table:
         if fact.intervals:
             ends = {m.head: ", ".join(signed(end, 1) for end in fact.intervals.get(m, ())) for m in metrics}
             entries.append({"": "difference", **{head: text and f"[{text}]" for head, text in ends.items()}, "ms": ""})
-    note = "The paired interval of the first row less the second, for all rows of the main table together"
+    note = "The paired interval of the first row less the second, for all compared rows of the main table together"
     several = any(line.seeds > 1 for fact in facts for line in fact.lines)
     note += "; of several seeds, from the lowest end to the highest." if several else "."
     notes = {"Difference": note if any(fact.intervals for fact in facts) else ""}
@@ -68,15 +68,30 @@ def _trade(lines: Sequence[Line], evidence: Evidence) -> list[Fact]:
     timed = bool(timed_rivals and timed_candidates)
     if timed:
         rivals, candidates = timed_rivals, timed_candidates
-    usable = [line for line in candidates if not evidence.why_inconclusive(line)]
-    reasons = _reasons(rivals, evidence) or ([] if usable else _reasons(candidates, evidence))
-    if not timed or reasons or not evidence.pairs:
+    unfit = {kind: evidence.why_unfit(peers) for kind, peers in _by_kind(rivals).items()}
+    judged = [rival for rival in rivals if not unfit[rival.decode.engine.kind]]
+    usable = [line for line in candidates if not evidence.too_bad(line)]
+    reasons = _distinct([*unfit.values(), *([] if usable else map(evidence.too_bad, candidates))])
+    if not judged or not usable:
         return [_best_of_both(candidates, rivals, evidence, reasons)]
-    beaten = [any(evidence.as_good(line, rival) for line in _faster(usable, rival)) for rival in rivals]
-    unknown = [any(evidence.cannot_tell(line, rival) for line in _faster(usable, rival)) for rival in rivals]
+    if not timed or not evidence.pairs:
+        return [_best_of_both(usable, judged, evidence)]
+    beaten = [any(evidence.as_good(line, rival) for line in _faster(usable, rival)) for rival in judged]
+    unknown = [any(evidence.cannot_tell(line, rival) for line in _faster(usable, rival)) for rival in judged]
     untold = sum(is_unknown and not is_beaten for is_unknown, is_beaten in zip(unknown, beaten, strict=True))
-    best = _best_trade(usable, rivals, evidence) or _best_of_both(usable, rivals, evidence)
-    return [dataclasses.replace(best, note=beaten_words(sum(beaten), untold, len(rivals)))]
+    best = _best_trade(usable, judged, evidence) or _best_of_both(usable, judged, evidence)
+    notes = [best.note, beaten_words(sum(beaten), untold, len(judged))]
+    if reasons:
+        notes.append(f"Nothing is concluded about the other {len(rivals) - len(judged)}: {', '.join(reasons)}.")
+    return [dataclasses.replace(best, note=" ".join(filter(None, notes)))]
+
+
+def _by_kind(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    """Lines by the kind of their engine."""
+    by_kind: dict[str, list[Line]] = {}
+    for line in lines:
+        by_kind.setdefault(line.decode.engine.kind, []).append(line)
+    return by_kind
 
 
 def beaten_words(beaten: int, untold: int, rivals: int) -> str:
@@ -88,8 +103,8 @@ def beaten_words(beaten: int, untold: int, rivals: int) -> str:
     )
 
 
-def _reasons(lines: Sequence[Line], evidence: Evidence) -> list[str]:
-    return list(dict.fromkeys(filter(None, map(evidence.why_inconclusive, lines))))
+def _distinct(reasons: Iterable[str | None]) -> list[str]:
+    return list(dict.fromkeys(filter(None, reasons)))
 
 
 def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence) -> Fact | None:
@@ -125,18 +140,23 @@ def _best_of_both(
     pairs = pairs or [(line, max(rivals, key=lambda rival: rival.goodness)) for line in candidates]
     line, rival = max(pairs, key=lambda pair: pair[0].goodness)
     relation = "beside"
-    if not reasons and evidence.pairs and not _reasons([line, rival], evidence):
-        relation = "not shown to be as good as, nor lower than,"
+    if not reasons and evidence.pairs:
         if evidence.as_good(line, rival):
             relation = "as good as"
+        elif learning := evidence.still_learning(line):
+            reasons = [learning]
         elif evidence.lower(line, rival):
             relation = "lower than"
+        else:
+            relation = "not shown to be as good as, nor lower than,"
     title = f"the best non-autoregressive row, {relation} the best autoregressive one"
     fact = _compared(title, line, rival, evidence)
     if not reasons:
         return fact
     more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
     note = f"Nothing is concluded: {', '.join(reasons[:MOST_REASONS])}{more}."
+    if any(map(evidence.still_learning, (line, rival))):
+        note += " Raise training.max_steps of such a system."
     return dataclasses.replace(fact, intervals={}, note=note)
 
 
@@ -170,7 +190,7 @@ def _refined(table: Sequence[Group], lines: Sequence[Line], evidence: Evidence) 
     start = next((line for line in group.lines if line.decode.search.name == best.decode.search.baseline), None)
     reference = next((line for line in lines if line.decode.reference), None)
     others = [line for line in (start, reference) if line]
-    if not others or _reasons([best, *others], evidence):
+    if not others or any(evidence.too_bad(line) or evidence.still_learning(line) for line in (best, *others)):
         return []
     return [Fact("Refined with the most steps", (best, *others))]
 

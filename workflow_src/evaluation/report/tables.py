@@ -103,7 +103,10 @@ def _line(
 
 def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
     """The table with each line's speed-up, in median latency, over the fastest autoregressive line that is as good, on
-    the same kind of engine. There is none without such a rival, or where the evidence is inconclusive."""
+    the same kind of engine; where none is, over the best one, if the line is as good as that.
+
+    There is none without such a rival, or where the evidence is inconclusive.
+    """
     peers = [
         line
         for group in table
@@ -113,12 +116,15 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
     ]
 
     def compared(line: Line) -> Line:
-        latency, kind = line.figures["latency_ms"], line.decode.engine.kind
-        if latency is None or evidence.why_inconclusive(line):
+        latency = line.figures["latency_ms"]
+        of_kind = [peer for peer in peers if peer.decode.engine.kind == line.decode.engine.kind]
+        if latency is None or evidence.too_bad(line) or not of_kind or evidence.why_unfit(of_kind):
             return line
-        rivals = [peer for peer in peers if peer.decode.engine.kind == kind and evidence.as_good(peer, line)]
-        rival = min(rivals, key=lambda peer: peer.milliseconds, default=None)
-        if rival is None or evidence.why_inconclusive(rival):
+        best = max(of_kind, key=lambda peer: peer.goodness)
+        as_good = [peer for peer in of_kind if evidence.as_good(peer, line)]
+        better_than = [best] if evidence.as_good(line, best) else []
+        rival = min(as_good or better_than, key=lambda peer: peer.milliseconds, default=None)
+        if rival is None:
             return line
         gain = rival.milliseconds / latency
         return dataclasses.replace(line, means={**line.means, "against_fastest": Mean(gain)}, rival=rival)

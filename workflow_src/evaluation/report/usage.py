@@ -36,6 +36,8 @@ class Candidate:
     figures: Figures
     on_dev: Figures
     latency_ms: float | None
+    # One job times all rows.
+    machine: str = ""
 
 
 def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:
@@ -124,10 +126,15 @@ def needs_table(
     metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
+    in_rows = {
+        name for key in rows for name in (key[0], *manifest.plan.systems_in_roles(rows[key].row.decode).values())
+    }
+    learning = ", ".join(name for name in inputs.unfinished if name in in_rows)
     rule = f"The fastest within {close} of the best one of their kind; “{FASTEST_NEED}” allows {fastest}."
     notes = {
         "Rows": rule if timed else "",
         "Left out": left_out,
+        "Still learning": f"{learning}: more updates (training.max_steps) may make them better." if learning else "",
         "Figures": f"Those of seed {manifest.rows[0].seed}." if len({row.seed for row in manifest.rows}) > 1 else "",
     }
     return table_of(entries, ("need", "row", "command"), caption=Caption(line, notes), wide=True, stacked=True)

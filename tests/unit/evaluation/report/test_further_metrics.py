@@ -106,6 +106,6 @@ def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(be
     line = dataclasses.replace(line, means={"points": Mean(figure), "against_fastest": Mean(1.0)})
     pairs = reports.evidence([row("teacher", "greedy", 30.0, 60.0), row("lvm", "prior-mean", 30.0, 60.0)]).pairs
     proof = Evidence.of(reports.results([]).figures, pairs, 0.5, metrics=(metric,))
-    assert proof.why_inconclusive(line) == reason
+    assert proof.too_bad(line) == reason
     words = rival_words(proof)
     assert "lose less than 0.5 points" in words and "60 points" in words

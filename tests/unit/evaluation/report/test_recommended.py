@@ -26,7 +26,7 @@ GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "pri
 DECODES = {GREEDY: {"search": "greedy"}, BEAM: {"search": "beam", "beam": 4}, PRIOR: {"search": "prior-mean"}}
 
 
-def report_inputs(test, dev=None, tuned=None, times=None, validity=None, **report):
+def report_inputs(test, dev=None, tuned=None, times=None, validity=None, unfinished=(), **report):
     """Inputs of a report with BLEU on test and dev by row, BLEU of chosen settings, milliseconds a sentence, and
     validity."""
     report_manifest = manifest(DECODES, splits=("test", "dev") if dev else ("test",), **report)
@@ -50,7 +50,7 @@ def report_inputs(test, dev=None, tuned=None, times=None, validity=None, **repor
         Choice(report_manifest.decode(*key), 1, {}, list(value)) for key, value in zip(tuned or {}, points, strict=True)
     ]
     timing = speed(*(timed(*key, value) for key, value in times.items())) if times else None
-    inputs = SimpleNamespace(manifest=report_manifest, choices=choices)
+    inputs = SimpleNamespace(manifest=report_manifest, choices=choices, unfinished=unfinished)
     return inputs, usage.candidates_of(inputs, results.build(report_manifest, qualities, speed=timing))
 
 
@@ -122,6 +122,11 @@ def test_the_table_of_needs_has_figures_and_says_what_decides(monkeypatch):
     assert on_dev.caption.line.endswith(" 2.") and " 30.0 " in on_dev.caption.notes["Left out"]
     on_test = table()
     assert "flatters" in on_test.caption.line and not on_test.caption.notes["Left out"]
+    # Of systems that were still learning, those of the rows are named.
+    learning = [
+        table(dev={BEAM: 25.0}, unfinished=names).caption.notes["Still learning"] for names in (["teacher"], ["lvm"])
+    ]
+    assert learning[0].startswith("teacher: ") and not learning[1]
 
 
 def served(dev=None, **facts):
