@@ -11,13 +11,13 @@ import pandas as pd
 from workflow_src.config.experiment import Removal, removal
 from workflow_src.errors import InputError
 from workflow_src.evaluation.document import Document, GroupRow, Paragraph, Points, Section, Table, table_of
-from workflow_src.evaluation.labels import common_label
+from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.captions import removal_words
-from workflow_src.evaluation.report.results import KEY, NUMBER, Mean, Results, means
-from workflow_src.registry import main_metric
-from workflow_src.spec import Metric
+from workflow_src.evaluation.report.results import KEY, NUMBER, TIMES, Mean, Results, means
+from workflow_src.registry import main_metric, searches
+from workflow_src.spec import Metric, parse
 
 # The main metric of the reference row less that of a row.
 GAP = "below_reference"
@@ -38,19 +38,23 @@ class Column:
 def column(results: Results, split: str, removed: Removal | None) -> Column:
     """The figures of a test set, each row with its gap to the reference row of the same seed.
 
-    Rows with equal labels get their decode's name. Raises InputError for results without rows of the removal.
+    Labels have the settings that are not the default ones, and rows with equal labels their decode's name. Raises
+    InputError for results without rows of the removal.
     """
     _check_removal(results, split, removed)
     shown = results.shown(split, removed)
     names: dict[tuple, str] = {}
     for (system, decode, data), rows in shown.groupby(["system", "decode", "data"], sort=False):
-        engine, chosen = EngineKey(rows["engine"].iloc[0]), rows["chosen"].iloc[0]
-        words = common_label([*rows["label"].unique()])
-        words = words if engine.own else f"{words}, {engine.label}"
+        row = rows.iloc[0]
+        engine, chosen = EngineKey(row["engine"]), sorted(json.loads(row["chosen"])) if row["chosen"] else []
+        label = common_label([*rows["label"].unique()])
+        label = label if engine.own else f"{label}, {engine.label}"
         # Experiments may choose different values of the same setting.
-        words += f" (chosen: {', '.join(sorted(json.loads(chosen))).replace('_', ' ')})" if chosen else ""
-        twin = (system, words, data) in {(of, name, kind) for (of, _, kind), name in names.items()}
-        names[system, decode, data] = f"{words} ({decode})" if twin else words
+        picked = f"chosen: {', '.join(chosen).replace('_', ' ')}" if chosen else ""
+        details = "; ".join(filter(None, [_own_settings(row, chosen), picked]))
+        label += f" ({details})" if details else ""
+        twin = (system, label, data) in {(of, name, kind) for (of, _, kind), name in names.items()}
+        names[system, decode, data] = f"{label} ({decode})" if twin else label
     main = shown[shown["figure"] == main_metric().name]
     is_reference = [key == results.reference for key in zip(main["system"], main["decode"], strict=True)]
     levels = main[is_reference].set_index("seed")["value"]
@@ -60,6 +64,18 @@ def column(results: Results, split: str, removed: Removal | None) -> Column:
     several = len(results.record["splits"]) > 1
     title = f"{results.record['experiment']}, {split}" if several else results.record["experiment"]
     return Column(title, results.record["dataset"], shown["seed"].nunique(), means(figures, ROW))
+
+
+def _own_settings(row: pd.Series, chosen: Sequence[str]) -> str:
+    """Settings of a row that are neither default nor in its label nor chosen on dev, in words; none of a search that is
+    not declared here, or has other settings."""
+    search = searches().get(row["search"])
+    if search is None:
+        return ""
+    try:
+        return words(changed(search, parse(search.settings, json.loads(row["settings"])), without=chosen))
+    except ValueError:
+        return ""
 
 
 def _check_removal(results: Results, split: str, removed: Removal | None) -> None:
@@ -109,7 +125,10 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
         for system, data, label in keys:
             cells = [(column, column.rows.get((system, data, label), {}).get(figure)) for column in columns]
             if any(mean for _, mean in cells):
-                texts = [mean.text(digits, of.seeds, factor) if mean else "–" for of, mean in cells]
+                # Speed is that of the first seed.
+                texts = [
+                    mean.text(digits, 1 if figure in TIMES else of.seeds, factor) if mean else "–" for of, mean in cells
+                ]
                 groups.setdefault(f"“{system}”, {data} data", []).append([label, *texts])
         rows: list[GroupRow | list[str]] = []
         for title, members in groups.items():
@@ -118,8 +137,8 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
             sections.append(Section(heading, [Table(["", *titles], rows, look="main experiments", wide=True)]))
     systems = [entry for results in experiments for entry in _systems(results)]
     if systems:
-        words = ("experiment", "system", "family", "preset", "data", "seeds")
-        sections.append(Section("Systems", [table_of(systems, words, look="plain systems", wide=True)]))
+        columns_of_words = ("experiment", "system", "family", "preset", "data", "seeds")
+        sections.append(Section("Systems", [table_of(systems, columns_of_words, look="plain systems", wide=True)]))
     return Document(
         title=", ".join(titles),
         about=["Several experiments side by side"],
@@ -165,7 +184,7 @@ def caption(experiments: Sequence[Results], columns: Sequence[Column], removed: 
     means_repetitions = {bool(value) for rows in others for value in rows["means_repetitions"]}
     return (
         f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
-        f"outputs, {removal_words(removed, means_repetitions)}. Speeds compare within a column, not between columns: "
-        f"experiments may have run on different machines. {carried.SYSTEMS} Where a system has several seeds, its "
-        "figures there are those of the first one."
+        f"outputs, {removal_words(removed, means_repetitions)}. Speeds are those of the first seed, and compare within "
+        f"a column, not between columns: experiments may have run on different machines. {carried.SYSTEMS} Where a "
+        "system has several seeds, its figures there are those of the first one."
     )

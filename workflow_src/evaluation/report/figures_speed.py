@@ -54,8 +54,10 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Chart | None:
 
     None where no row has times of two lengths.
     """
-    # Rows with settings chosen on dev take the time of the plain row, which is drawn.
-    rows = rows_to_draw([(decode, row) for decode, row in timed_decodes(speed, manifest) if not decode.tuned])
+    # Rows with settings chosen on dev take about the time of the plain row of their search, where there is one.
+    timed = timed_decodes(speed, manifest)
+    plain = {_kind(decode) for decode, _ in timed if not decode.tuned}
+    rows = rows_to_draw([(decode, row) for decode, row in timed if not (decode.tuned and _kind(decode) in plain)])
     curves = [[(group.mean_length, group.latency_ms) for group in row.by_length] for _, row in rows]
     if not any(map(is_curve, curves)):
         return None
@@ -70,6 +72,11 @@ def time_by_length(speed: Speed | None, manifest: Manifest) -> Chart | None:
     panel = Panel(title, points, Axis("source subwords"), Axis("milliseconds", log=True))
     looks = {name: decode.look for name, decode in zip(names, decodes, strict=True)}
     return panels([panel], series_apart(looks), width=620)
+
+
+def _kind(decode: ShownDecode) -> tuple[str, str, str]:
+    """System, search and engine."""
+    return decode.system.name, decode.search.name, decode.engine.key
 
 
 def short_label(decode: ShownDecode, decodes: Sequence[ShownDecode]) -> str:

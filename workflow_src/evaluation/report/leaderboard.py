@@ -57,7 +57,8 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit"),
     }
-    on_dev = means(results.shown("dev"), KEY)
+    removed = record["remove_repetitions"]
+    on_dev = means(results.shown("dev", removed), KEY)
     cells = []
     for number, split in enumerate(record["splits"]):
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
@@ -66,7 +67,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
             "test_set": f"{split}:{digest[:12]}" if digest else split,
             "signature": "; ".join(signatures[title] for title in signed if title in signatures),
         }
-        figures = means(results.shown(split), KEY)
+        figures = means(results.shown(split, removed), KEY)
         for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):
             key = tuple(row[name] for name in KEY)
             if of_row := figures.get(key):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import functools
 import itertools
@@ -52,6 +53,10 @@ class Entry:
     @property
     def latency_ms(self) -> float | None:
         return self.means["latency_ms"].value if "latency_ms" in self.means else None
+
+    @property
+    def machine(self) -> str:
+        return f"{self.row['hardware']}, {self.row['threads']} threads"
 
     @property
     def shown(self) -> Entry:
@@ -174,6 +179,13 @@ def entries_with(every: Iterable[Entry], column: str, value: str, without: Colle
     if not matching:
         raise ArtifactError("the leaderboard", f"has no rows of the {column} {value}", "name one that it has")
     return matching
+
+
+def of_one_test_set(candidates: Sequence[Entry]) -> list[Entry]:
+    """Those of the direction and test set that most entries have: figures of others do not compare with theirs."""
+    keys = [tuple(entry.row[name] for name in ("source", "target", "test_set")) for entry in candidates]
+    (most, _), *_ = collections.Counter(keys).most_common(1)
+    return [entry for key, entry in zip(keys, candidates, strict=True) if key == most]
 
 
 def selection(candidates: Sequence[Entry]) -> list[Entry]:
@@ -323,8 +335,11 @@ def fill(page: str, entries: Sequence[Entry], place: str) -> str:
             raise ArtifactError(place, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
         column, table = TABLES[mark["table"]]
         entries_shown = entries_with(entries, column, mark["about"], (mark["without"] or "").split())
+        compared = of_one_test_set(entries_shown) if column == "corpus" else entries_shown
+        others = len(entries_shown) - len(compared)
+        note = f"Rows of other directions or test sets that are left out: {others}.\n\n" if others else ""
         start = mark[0][: mark.start("content") - mark.start()]
-        return f"{start}\n{markdown.table(table(entries_shown), compact=True)}\n\n"
+        return f"{start}\n{markdown.table(table(compared), compact=True)}\n\n{note}"
 
     filled, tables = MARK.subn(fresh, page)
     if not tables or not tables == page.count("<!-- leaderboard:") == page.count("<!-- /leaderboard -->"):

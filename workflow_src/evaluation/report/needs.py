@@ -31,8 +31,8 @@ Figures = Mapping[Metric, float]
 
 
 class Candidate(Protocol):
-    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured,
-    and its latency in milliseconds, None where it was not timed."""
+    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured;
+    its latency in milliseconds, None where it was not timed, and the machine that timed it."""
 
     @property
     def shown(self) -> Shown: ...
@@ -45,6 +45,9 @@ class Candidate(Protocol):
 
     @property
     def latency_ms(self) -> float | None: ...
+
+    @property
+    def machine(self) -> str: ...
 
 
 Row = TypeVar("Row", bound=Candidate)
@@ -94,8 +97,9 @@ def deciding(candidates: Iterable[Row]) -> list[tuple[Row, Figures]]:
 def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[Row]]:
     """The best candidate, and those within the margin of it in each of the figures that decide, the fastest first.
 
-    The first of the metrics decides which one is the best. Of equally fast ones, and of those without a latency, the
-    best comes first.
+    Times of different machines do not compare: those that were timed on another one than the best candidate are left
+    out. The first of the metrics decides which one is the best. Of equally fast ones, and of those without a latency,
+    the best comes first.
     """
     decided = deciding(candidates)
     metrics = list(dict.fromkeys(metric for _, figures in decided for metric in figures))
@@ -108,16 +112,17 @@ def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[R
         milliseconds = pair[0].latency_ms
         return -math.inf if milliseconds is None else -milliseconds, goodness(pair)
 
-    best, highest = max(decided, key=goodness)
+    best = max(decided, key=goodness)
     close = [
         (candidate, ours)
         for candidate, ours in decided
+        if best[0].latency_ms is None or candidate.latency_ms is None or candidate.machine == best[0].machine
         if all(
             metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
-            for metric, figure in highest.items()
+            for metric, figure in best[1].items()
         )
     ]
-    return best, [candidate for candidate, _ in sorted(close, key=speed_and_goodness, reverse=True)]
+    return best[0], [candidate for candidate, _ in sorted(close, key=speed_and_goodness, reverse=True)]
 
 
 def served(candidates: Sequence[Row], margin: float) -> dict[str, Row]:

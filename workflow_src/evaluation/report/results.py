@@ -35,7 +35,7 @@ from workflow_src.spec import Metric
 AGAIN = "make the report again"
 # Written after the tables.
 RECORD = "provenance.json"
-FORMAT = 5
+FORMAT = 6
 # Types of the columns by file.
 COLUMNS: dict[str, dict[str, str]] = {
     # An empty variant is that of figures which do not depend on repetitions. `p` is that of the difference from the row
@@ -83,6 +83,7 @@ class Record(Lenient):
     target: str
     splits: tuple[str, ...] = Field(min_length=1)
     metrics: tuple[str, ...] = Field(min_length=1)
+    remove_repetitions: Removal | None
     reference: tuple[str, str] | None
     signatures: dict[str, dict[str, str]]
     provenance: dict[str, Any]
@@ -134,8 +135,9 @@ class Results:
     """Tables with the columns of COLUMNS, and the content of provenance.json.
 
     That has the `format`, `experiment`, `dataset`, `source` and `target` language, `splits` (those with figures of test
-    sets, the one of the tables first), `metrics` (names, the main one first), the `reference` row that others are
-    compared with (system and decode, or None), `signatures` of metrics by split and title, and the `provenance`.
+    sets, the one of the tables first), `metrics` (names, the main one first), `remove_repetitions` (the setting of the
+    report), the `reference` row that others are compared with (system and decode, or None), `signatures` of metrics by
+    split and title, and the `provenance`.
     """
 
     rows: pd.DataFrame
@@ -234,21 +236,22 @@ def build(
     """The results of an experiment, in its order.
 
     `qualities` maps quality files to their contents, `tested` test sets to comparisons of rows, and `analysed` has
-    contents of analyses, some of which have figures of rows. Speed is measured once for a system and decode on the
-    split of the tables, and is in the figures of all seeds.
+    contents of analyses, some of which have figures of rows. Speed is measured on the split of the tables, with the
+    systems of the first seed, and is in its figures alone.
     """
     trained = {(system.system, system.seed): system for system in systems}
     times = {row.key: row for row in speed.rows} if speed else {}
     rows: dict[RowKey, dict[str, Any]] = {}
     figures: list[dict[str, Any]] = []
     split, analysed = manifest.plan.shown_split, list(analysed)
+    timed = (split, manifest.plan.first_seed)
     for row in manifest.rows:
         key, quality = (*row.key, row.seed), qualities[row.quality]
         rows.setdefault(key, _described(row, manifest, trained.get((row.system, row.seed)), speed))
         for entry in (
             *_scores(row, manifest, quality, tested.get(row.split)),
             *_analysed(key, row.split, analysed),
-            *(_times(times[row.key], speed) if speed and row.key in times and row.split == split else ()),
+            *(_times(times[row.key], speed) if speed and row.key in times and (row.split, row.seed) == timed else ()),
         ):
             figures.append({"split": row.split, **dict(zip(KEY, key, strict=True)), **entry})
     content = {
@@ -259,6 +262,7 @@ def build(
         "target": manifest.target,
         "splits": [split, *(manifest.test_sets[1:] if split != "dev" else ())],
         "metrics": [metric.name for metric in manifest.metrics],
+        "remove_repetitions": manifest.report.remove_repetitions,
         "reference": manifest.reference and list(manifest.reference.key),
         "signatures": signatures,
     }

@@ -111,6 +111,30 @@ def test_every_test_set_is_a_column():
     assert compared[GAP][SCORE, SCORE_1][1:] == ["5.0", "5.0"]
 
 
+def test_decodes_with_equal_labels_meet_by_their_settings_whatever_their_order():
+    """Two experiments have the same beams, one of them narrow, in opposite orders."""
+
+    def beams(name: str, *thresholds: float):
+        settings = {threshold: all_settings("ctc-beam", beam=20, beam_threshold=threshold) for threshold in thresholds}
+        rows = [
+            row(
+                "ctc",
+                "nat",
+                "ctc-beam",
+                1,
+                30.0 + threshold,
+                "subwords",
+                settings=settings[threshold],
+                name=f"{threshold}",
+            )
+            for threshold in thresholds
+        ]
+        return results(name, rows)
+
+    compared = cells([beams("one", 2.0, 5.0), beams("two", 5.0, 2.0)])[BLEU]
+    assert sorted(compared.values()) == [["32.0", "32.0"], ["35.0", "35.0"]]
+
+
 def test_seeds_that_chose_different_values_are_one_row():
     rows = [
         row("score", "score", "score", seed, 30.0, "subwords", steps=steps, name="tuned", chosen='{"steps": 1}')

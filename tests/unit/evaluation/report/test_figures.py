@@ -179,6 +179,21 @@ def test_rows_of_one_system_and_library_are_drawn_apart():
     assert one != other
 
 
+def test_a_row_with_chosen_settings_is_drawn_where_its_search_has_no_other():
+    chosen = {"search": "beam", "beam": 4, "length_penalty": 0.5}
+    picked = {("teacher", "chosen"): [{"length_penalty": 0.5}]}
+    bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
+
+    def lines(decodes) -> int:
+        speed = reports.speed(*(reports.timed(*key, 1.0, by_length=bins) for key in decodes))
+        manifest = reports.manifest(decodes, picked=picked)
+        return len(names(figures_speed.time_by_length(speed, manifest)))
+
+    alone = {("teacher", "greedy"): {"search": "greedy"}, ("teacher", "chosen"): chosen}
+    assert lines(alone) == 2
+    assert lines(alone | {("teacher", "beam-4"): {"search": "beam", "beam": 4}}) == 2
+
+
 def table(manifest):
     """A table in which every row takes as many milliseconds as its place, and reaches 30 BLEU and more."""
     rows = [

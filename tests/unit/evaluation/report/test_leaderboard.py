@@ -196,6 +196,37 @@ def test_needs_are_served_by_the_fastest_of_rows_that_are_level():
     assert ("teacher", 48.1) not in chosen and ("ctc", 48.4) not in chosen
 
 
+def test_times_of_another_machine_choose_no_row():
+    """The best row was timed on one machine; a faster one within the margin, on another."""
+
+    def timed(hardware: str, *rows):
+        return board_rows(list(rows), name=hardware, provenance={"hardware": {"processor": hardware}})
+
+    best = row("ctc", "nat", "ctc-beam", 48.4, 2.2, beam=20, language_model="lm")
+    faster = row("ctc", "nat", "ctc-beam", 48.2, 0.4, engine="onnxruntime-int8", beam=20, language_model="lm")
+
+    def chosen(*boards) -> float:
+        return leaderboard_tables.needs(leaderboard_tables.entries(leaderboard.merge(boards)))["best of all"].quality
+
+    assert chosen(timed("one", best), timed("other", faster)) == 48.4
+    assert chosen(timed("one", best, faster)) == 48.2
+
+
+def test_a_table_of_a_corpus_has_one_direction_and_test_set_and_counts_the_others():
+    """A better row of the opposite direction, and one of a run whose first test set is another one."""
+    here = [row("teacher", "transformer", "greedy", 30.0, 1.0), row("ctc", "nat", "ctc-greedy", 28.0, 0.3)]
+    away = [row("teacher", "transformer", "greedy", 60.0, 0.1)]
+    boards = [
+        board_rows(here),
+        board_rows(away, name="back", source="en", target="de"),
+        board_rows(away, name="news", splits=["test"], provenance={"corpus": {"sha256": {"test.en": "ab" * 32}}}),
+    ]
+    entries = leaderboard_tables.entries(leaderboard.merge(boards))
+    page = "<!-- leaderboard: needs corpus -->\n<!-- /leaderboard -->\n"
+    filled = leaderboard_tables.fill(page, entries, "page")
+    assert "60.0" not in filled and "30.0" in filled and "left out: 2." in filled
+
+
 def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_all():
     """Seed 3 lacks the beam; seeds chose different lengths and weights on dev."""
     rows = [row("ctc", "nat", "ctc-greedy", 41.0 + seed, 0.3, seed=seed) for seed in (1, 2, 3)]
