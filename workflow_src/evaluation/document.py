@@ -10,6 +10,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from rapidfuzz.distance import LCSseq
+
 if TYPE_CHECKING:
     from workflow_src.evaluation.charts import Chart
 
@@ -244,29 +246,9 @@ def cell_of(cell: str | Cell) -> Cell:
 
 
 def changed_words(before: list[str], after: list[str]) -> list[bool]:
-    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`.
-
-    Among equally long subsequences the leftmost matches in `after` count as kept, so the result is deterministic.
-    """
-    rows, columns = len(before), len(after)
-    # longest[i][j]: length of the longest common subsequence of before[i:] and after[j:].
-    longest = [[0] * (columns + 1) for _ in range(rows + 1)]
-    for i in reversed(range(rows)):
-        for j in reversed(range(columns)):
-            longest[i][j] = (
-                longest[i + 1][j + 1] + 1 if before[i] == after[j] else max(longest[i + 1][j], longest[i][j + 1])
-            )
-    changed = [True] * columns
-    i = j = 0
-    while i < rows and j < columns:
-        if before[i] == after[j]:
-            changed[j] = False
-            i, j = i + 1, j + 1
-        elif longest[i + 1][j] >= longest[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return changed
+    """For each word of `after`, whether it is new: outside a longest common subsequence with `before`."""
+    inserted = {step.dest_pos for step in LCSseq.editops(before, after) if step.tag == "insert"}
+    return [place in inserted for place in range(len(after))]
 
 
 def marked(before: str, after: str) -> tuple[str | Strong, ...]:

@@ -81,7 +81,7 @@ def _quality(system, settings, seed, valid):
 
     variants = {"kept": bleu - 1, "without_repeated_words": bleu - 0.4, "without_repeated_subwords": bleu}
     scored = {name: variant(score) for name, score in variants.items()}
-    return scored | {"sentences": 1000, "repetitions_per_100_words": 1.5}
+    return scored | {"sentences": 1000}
 
 
 def _log(family, seed):

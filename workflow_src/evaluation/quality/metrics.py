@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from workflow_src.config.languages import spaced
 from workflow_src.config.metrics import Measured
 from workflow_src.data.bleu import bleu_metric
 from workflow_src.errors import InputError
@@ -21,17 +19,6 @@ from workflow_src.spec import Corpus, Score, Texts
 
 # Normalisation that takes more than half a point of BLEU from perfect outputs is worth a warning.
 LEAST_ROUND_TRIP = 99.5
-
-
-def repetitions(texts: Sequence[str], language: str = "en") -> float:
-    """Words that repeat the word before them, per 100 words of all texts; 0 where there are no words.
-
-    In languages without spaces between words, characters count in their place.
-    """
-    words = [text.split() if spaced(language) else "".join(text.split()) for text in texts]
-    total = sum(map(len, words))
-    repeated = sum(now == before for line in words for before, now in itertools.pairwise(line))
-    return 100 * repeated / total if total else 0.0
 
 
 def sentence_counts(measured: Measured, texts: Texts) -> tuple[np.ndarray, Combine]:
@@ -90,8 +77,10 @@ def scores(metrics: Iterable[Measured], texts: Texts) -> dict[str, Any]:
 
 
 def all_variants(metrics: Sequence[Measured], texts: Texts, shortened: Sequence[str]) -> dict[str, Any]:
-    """Scores of texts as they are and without repetitions, by the names of VARIANTS; the number of sentences, and
-    repetitions before removal. `shortened` are the same outputs, joined from subwords without repetitions."""
+    """Scores of texts as they are and without repetitions, by the names of VARIANTS, and the number of sentences.
+
+    `shortened` are the same outputs, joined from subwords without repetitions.
+    """
     outputs = {removal: tuple(lines) for removal, lines in variants(texts.hypotheses, shortened).items()}
     # Outputs without repetitions are the same in all variants.
     scored = {
@@ -100,7 +89,6 @@ def all_variants(metrics: Sequence[Measured], texts: Texts, shortened: Sequence[
     }
     entries: dict[str, Any] = {name: scored[outputs[removal]] for removal, name in VARIANTS.items()}
     entries["sentences"] = len(texts.hypotheses)
-    entries["repetitions_per_100_words"] = repetitions(texts.hypotheses, texts.corpus.target)
     return entries
 
 
