@@ -92,9 +92,10 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "ko": ("HANGUL", "CJK"),
 }
 CHINESE, JAPANESE, KOREAN = "zh", "ja", "ko"
-# Chinese, Japanese, Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen, Tibetan, Dzongkha, Tai
-# Lue and Nua.
-UNSPACED = frozenset("zh ja th nod tts lo km my shn mnw ksw bo dz khb tdd".split())
+# Languages without spaces between words, and characters that say about as much as a word of English, as in Article 1 of
+# the Universal Declaration of Human Rights. Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen,
+# Tibetan, Dzongkha, Tai Lue and Nua.
+UNSPACED = {"zh": 1.5, "ja": 2.5, **dict.fromkeys("th nod tts lo km my shn mnw ksw bo dz khb tdd".split(), 4.5)}
 # Turkish and Azerbaijani have an i with a dot and one without, small and capital.
 DOTTED_I = ("tr", "az")
 # Codes of countries, and withdrawn codes, that are taken for those of languages.
@@ -140,6 +141,11 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
 def spaced(language: str) -> bool:
     """True for a language (ISO 639 code) that separates its words by spaces."""
     return two_letters(language) not in UNSPACED
+
+
+def characters_a_word(language: str) -> float:
+    """Characters that say about as much as a word of English, of a language that is not `spaced`."""
+    return UNSPACED[two_letters(language)]
 
 
 def nearest_language(code: str) -> str | None:

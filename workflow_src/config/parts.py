@@ -157,6 +157,8 @@ class RowsPart(PartFields):
     def _scores(self):
         if self.minimum_score is not None and not self.has_scores:
             raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
+        if len(set(self.columns.values())) < len(self.columns):
+            raise ConfigError("columns", self.columns, allowed="a column for each language")
         return self
 
     @property

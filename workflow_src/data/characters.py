@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import string
 import sys
 import unicodedata
 from collections.abc import Callable
 
-from workflow_src.config.languages import LATIN, spaced
+from workflow_src.config.languages import LATIN, characters_a_word, spaced
 from workflow_src.spec import Pair, Verdict
 
 # Letters that belong to every script: ª º and letters of full width, among others, are Latin by their names or none's.
@@ -65,10 +66,12 @@ def script_names() -> frozenset[str]:
 
 @functools.cache
 def word_counter(language: str) -> Callable[[str], int]:
-    """A function of a line: its words, or its characters where the language does not separate words by spaces."""
+    """A function of a line: its words, estimated from its characters where the language does not separate them by
+    spaces."""
     if spaced(language):
         return lambda line: len(line.split())
-    return lambda line: len("".join(line.split()))
+    characters = characters_a_word(language)
+    return lambda line: math.ceil(len("".join(line.split())) / characters)
 
 
 def letters(line: str) -> int:

@@ -63,6 +63,8 @@ _DOCUMENTS = {
     "pptx": ("a PowerPoint presentation", _DOCUMENT),
     "epub": ("an electronic book (EPUB)", _DOCUMENT),
 }
+# How ISO-2022-JP, which has bytes of ASCII alone, begins Japanese characters.
+_SHIFT_TO_JAPANESE = re.compile(rb"\x1b\$[@B]")
 # Texts that are not lines of sentences.
 _JSON = re.compile(r"\.(json|jsonl|ndjson)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _BEFORE_TYPE = r"\s*(?:<\?[^>]*>\s*|<!--(?:(?!-->).)*-->\s*)*"
@@ -105,6 +107,12 @@ def other_format(start: bytes, path: str | Path, contents: Contents = "text") ->
     if encoding is not None and contents != "TMX":
         advice = f"convert it, as by `iconv -f {encoding.upper()} -t UTF-8`"
         return ArtifactError(path, f"is text in {encoding.upper()}, not in UTF-8", advice)
+    if _SHIFT_TO_JAPANESE.search(start):
+        advice = "convert it, as by `iconv -f ISO-2022-JP -t UTF-8`"
+        return ArtifactError(path, "is text in ISO-2022-JP, not in UTF-8", advice)
+    if contents != "TMX" and start.count(b"\r") > 1 and b"\n" not in start:
+        advice = r"convert them, as by `tr '\r' '\n'`"
+        return ArtifactError(path, "has lines that end in CR alone, which is no line end here", advice)
     return None
 
 

@@ -32,6 +32,12 @@ def without_held_out(
             yield split, row
 
 
+def pairs_among(pairs: Sequence[Keys], others: Sequence[Keys]) -> int:
+    """The number of `pairs` of which others have the source with one of its references."""
+    known = {(source, target) for source, references in others for target in references}
+    return sum(any((source, target) in known for target in references) for source, references in pairs)
+
+
 def found_in_train(
     held_out: Mapping[str, Sequence[Keys]], train: Sequence[Path], threads: int
 ) -> dict[str, dict[str, int]]:

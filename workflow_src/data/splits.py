@@ -123,8 +123,9 @@ def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: se
         raise ArtifactError(
             "the corpus",
             f"has {len(pairs)} pairs in {len(order)} groups of connected sentences, too few for {settings.dev} dev and "
-            f"{settings.test} test pairs beside train",
-            "lower dev and test under split",
+            f"{settings.test} test pairs beside train; pairs over {settings.longest} characters, of which none may be "
+            f"taken: {len(too_long)}",
+            "lower dev and test under split" + (", or raise its longest" if too_long else ""),
         )
     draw.shuffle(split.train)
     split.dropped = +split.dropped

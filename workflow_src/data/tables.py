@@ -7,6 +7,7 @@ import csv
 import functools
 import itertools
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -17,6 +18,8 @@ from workflow_src.errors import ArtifactError
 
 # Characters of a cell of CSV.
 LONGEST_CELL = 1 << 24
+# A cell that a writer of CSV put in quotes, with a quote inside.
+QUOTED = re.compile(r'\s*"(?:[^"]|"")*""(?:[^"]|"")*"\s*')
 NO_QUOTES = "set quoted: false in its part if quotes are text"
 # Names of columns that name no language.
 SIDES = ("source", "target", "src", "tgt", "trg")
@@ -86,7 +89,7 @@ def _rows_of_cells(
     Raises ArtifactError naming the table and the line where quotes do not fit, or where rows differ in their columns,
     as after a quote that is never closed, or with a separator inside of a text.
     """
-    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator)
+    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator, name)
     width = None
     for number, cells in rows:
         if not cells:
@@ -103,14 +106,17 @@ def _rows_of_cells(
         yield number, cells
 
 
-def _plain_rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+def _plain_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines, 1):
-        yield number, line.split(separator) if line.strip() or separator in line else []
+        cells = line.split(separator) if line.strip() or separator in line else []
+        if any(map(QUOTED.fullmatch, cells)):
+            _warn_of_quotes(name)
+        yield number, cells
 
 
 def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
     # The csv module leaves line breaks in cells to its caller: without them, words would be joined.
-    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True)
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, strict=True, skipinitialspace=True)
     csv.field_size_limit(LONGEST_CELL)
     try:
         for row in reader:
@@ -141,6 +147,12 @@ def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool
         if cell not in names and two_letters(cell) != two_letters(language):
             return False
     return True
+
+
+@functools.cache
+def _warn_of_quotes(name: str) -> None:
+    """Warn once, though a command reads a table several times."""
+    log.warning("warning: %s has cells in quotes, with quotes inside of them doubled; set quoted: true", name)
 
 
 @functools.cache

@@ -161,5 +161,8 @@ def _pieces(element: Any, name: str) -> tuple[list[str], int]:
             inner, inner_count = _pieces(child, name)
             pieces += inner
             inline += inner_count
+        elif etree.QName(child).localname == "ph" and (child.tail or "")[:1].isalnum():
+            # A line break, or a picture: the words beside it are two.
+            pieces.append(" ")
         pieces.append(child.tail or "")
     return pieces, inline

@@ -213,6 +213,9 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
 
 
 def run(inputs: Inputs) -> str:
+    if inputs.settings.own_target is not None and inputs.split == "train":
+        # Its format first: lines of other formats are no lines.
+        next(read_lines(inputs.target, own=True), None)
     lines = check_parallel(inputs.source, inputs.target)
     subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
     dropped: Counter[str] = Counter()

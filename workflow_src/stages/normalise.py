@@ -22,7 +22,7 @@ from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key, word_counter
 from workflow_src.data.drops import left_out, notable, units, words
-from workflow_src.data.held_out import Keys, found_in_train, without_held_out
+from workflow_src.data.held_out import Keys, found_in_train, pairs_among, without_held_out
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
 from workflow_src.data.placeholders import Placeholders
@@ -293,7 +293,8 @@ def run(inputs: Inputs) -> str:
             }
             origins = Places(raw.places[name]) if name in raw.places else None
             count = fill(open_writers, assigned_rows(name, paths, inputs, writers, unusable), origins)
-            read_counts[name] = lines + earlier.total()
+            # Further segments of a unit are left out of its pair, which is read once.
+            read_counts[name] = lines + earlier.total() - earlier["other_segment"]
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
             origin = name if name in texts else training
@@ -301,7 +302,8 @@ def run(inputs: Inputs) -> str:
                 raise ArtifactError(
                     " and ".join(map(str, texts[origin][: len(codes)])),
                     f"have no {units(codes)} for {name} after normalisation ({words(dropped[origin])})",
-                    "check the texts and recipe.normalisation",
+                    "check the texts and recipe.normalisation"
+                    + (", and every and longest under split" if settings.split and name not in texts else ""),
                 )
         inputs.summary.unlink(missing_ok=True)
     looks_tokenised = shares_of(
@@ -317,11 +319,19 @@ def run(inputs: Inputs) -> str:
     if held_out:
         train = [folder / name for name in writers[training].names]
         in_train = found_in_train({name: writers[name].keys for name in held_out}, train, inputs.threads)
+    in_dev = {name: pairs_among(writers[name].keys, writers["dev"].keys) for name in held_out if name != "dev"}
     spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}
     for name, writer in writers.items():
         counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""
         log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train.get(name, {})), counted)
         warn_of_repeated(name, in_train.get(name, {}).get("pair", 0), writer.pairs)
+        if notable({"repeated": in_dev.get(name, 0)}, writer.pairs):
+            log.warning(
+                "warning: %.1f %% of the pairs of %s are in dev too, which chooses settings of searches: scores on it "
+                "are too high for new text; take other pairs for one of them.",
+                100 * in_dev[name] / writer.pairs,
+                name,
+            )
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     files = {path.name: path for path in (*inputs.held_out, *(path for paths in texts.values() for path in paths))}
     write_json(
@@ -336,6 +346,7 @@ def run(inputs: Inputs) -> str:
             "places": {name: writers[name].places.runs for name in raw.places},
             "limits": settings.limits,
             "found_in_train": in_train,
+            "found_in_dev": in_dev,
             "round_trip_bleu": round_trip,
             **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
             "split": settings.split and recorded(settings.split),

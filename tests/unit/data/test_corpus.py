@@ -318,6 +318,20 @@ def test_quoted_tables(tmp_path):
     assert csv_pairs(tmp_path, '"a\tb"\t"c"\n', separator="\t", quoted=True) == [("a\tb", "c")]
     assert csv_pairs(tmp_path, '"a" ||| "b"\n', separator="|||") == [('"a"', '"b"')]
     assert csv_pairs(tmp_path, '"a" b,c\n', quoted=False) == [('"a" b', "c")]
+    # Writers of CSV may set a space behind a separator.
+    assert csv_pairs(tmp_path, '"a", "b, c"\n') == [("a", "b, c")]
+
+
+def test_a_table_whose_tabs_separate_quoted_cells_gets_a_warning(tmp_path, caplog):
+    assert csv_pairs(tmp_path, 'Ja.\tYes, "good".\n', separator="\t") == [("Ja.", 'Yes, "good".')]
+    assert not caplog.records
+    csv_pairs(tmp_path, 'Ja.\t"Yes, ""good""."\n', separator="\t")
+    assert "set quoted: true" in caplog.text
+
+
+def test_a_column_is_that_of_one_language(tmp_path):
+    with pytest.raises(ValueError, match=r"columns.*a column for each language"):
+        csv_pairs(tmp_path, "a,b\n", columns={"de": 1, "en": 1})
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ FORMATS = [
     ("a.txt", "Hello\n".encode("utf-32"), "text in UTF-32", "iconv"),
     ("a.txt", "Hello, world.\n".encode("utf-16-le"), "text in UTF-16-LE", "iconv -f UTF-16-LE"),
     ("a.txt", "Hello, world.\n".encode("utf-16-be"), "text in UTF-16-BE", "iconv -f UTF-16-BE"),
+    ("a.ja", "今日は雨です。\n".encode("iso2022_jp"), "text in ISO-2022-JP", "iconv -f ISO-2022-JP"),
 ]
 
 
@@ -63,6 +64,13 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
         assert str(own.value) == str(failure.value)
 
 
+@pytest.mark.parametrize("name", ["a.de", "a.csv", "a.jsonl"])
+def test_lines_that_end_in_a_carriage_return_are_refused_and_not_joined(tmp_path, name):
+    """As spreadsheets of old Macintosh computers write them. A single one at the end of a text is no line end."""
+    assert "end in CR alone" in other_format(b"eins\rzwei\r", tmp_path / name).problem
+    assert other_format(b"eins\r", name) is None and other_format(b"eins\r\nzwei\r\n", name) is None
+
+
 def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
     path = tmp_path / "a.7z"
     path.write_bytes(b"7z\xbc\xaf\x27\x1c\0\4")
@@ -73,6 +81,7 @@ def test_archives_of_other_kinds_are_named_and_not_called_damaged(tmp_path):
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=60))
 def test_texts_in_utf8_are_no_other_format(text):
+    text = text.replace("\r", "\r\n").replace("\x1b$", "$")
     if not text.startswith(("%PDF-", "{\\rtf", "PAR1", "ARROW1", "LZIP", "%!PS-Adobe")):
         assert other_format(text.encode(), "text.de") is None
 

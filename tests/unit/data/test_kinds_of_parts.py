@@ -252,11 +252,17 @@ def test_inline_elements_are_left_out_with_their_code_and_counted():
                 ("de", "<hi><hi>Weiter</hi> mit</hi> <!-- no --><it pos='begin'>x</it>dem &amp;&#228;"),
             ),
             unit(("en", "A <![CDATA[<b>]]> &lt;i>"), ("de", "<ut>q</ut>")),
+            # A line break between words, and a note before a comma; bold letters of a word.
+            unit(("en", "One.<ph>{br}</ph>Two<ph>1</ph>, <bpt i='1'>b</bpt>t<ept i='1'>b</ept>hree"), ("de", "Eins")),
         )
     )
     pairs, corpus = read({"tmx": "x.tmx"})
-    assert texts(pairs) == [("Weiter mit dem &ä", "Press to go on."), ("", "A <b> <i>")]
-    assert corpus.inline_elements == {"train": 7} and not corpus.dropped["train"]
+    assert texts(pairs) == [
+        ("Weiter mit dem &ä", "Press to go on."),
+        ("", "A <b> <i>"),
+        ("Eins", "One. Two, three"),
+    ]
+    assert corpus.inline_elements == {"train": 11} and not corpus.dropped["train"]
 
 
 def test_forms_of_tmx():

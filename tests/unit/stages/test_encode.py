@@ -313,6 +313,12 @@ def test_a_users_own_target_is_brought_to_the_form_of_references(models, tmp_pat
     assert run(models, tmp_path, "dev", **own).target(0).tolist() != expected[0]
 
 
+def test_a_users_own_target_in_another_format_is_named_and_not_called_misaligned(models, tmp_path, capsys):
+    (tmp_path / "de").write_text("der Hund\nja\n", encoding="utf-8")
+    (tmp_path / "en").write_bytes("the dog\nyes\n".encode("utf-16"))
+    assert "is text in UTF-16, not in UTF-8" in run(models, tmp_path, "train", code=1, capsys=capsys, own_target={})
+
+
 def test_own_targets_follow_the_rules_of_their_language(models, tmp_path):
     (tmp_path / "de").write_text("der Hund\nja\n", encoding="utf-8")
 

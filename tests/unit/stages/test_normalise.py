@@ -269,6 +269,26 @@ def test_pairs_of_test_that_are_in_train_in_another_form_are_counted_and_can_be_
     assert "2 in dev or test" in message and "warning" not in message
 
 
+def test_pairs_of_a_test_set_that_are_in_dev_are_counted(tmp_path, capsys):
+    """Dev chooses settings: a test set that is dev in another form flatters what was chosen."""
+    texts = {code: "".join(f"{code} {number} !\n" for number in range(9)) for code in ("ro", "en")}
+    same = {f"{split}.{code}": text for split in ("dev", "test") for code, text in texts.items()}
+    same["test.ro"] = same["test.ro"].replace(" !", "!").upper()
+    write_raw(tmp_path / "raw", same | {"train.ro": "da\n", "train.en": "yes\n"})
+    assert normalise(tmp_path)["found_in_dev"] == {"test": 9}
+    assert "warning: 100.0 % of the pairs of test are in dev too" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "raw")
+    write_raw(tmp_path / "raw", LEAKING)
+    assert normalise(tmp_path)["found_in_dev"] == {"test": 0} and "in dev too" not in capsys.readouterr().err
+
+
+def test_further_segments_of_a_unit_are_no_pairs_that_were_read(tmp_path):
+    texts = {f"{split}.{code}": "a b\n" for split in ("train", "dev", "test") for code in ("ro", "en")}
+    write_raw(tmp_path / "raw", texts, {"train": {"other_segment": 3, "untranslated": 2}})
+    summary = normalise(tmp_path)
+    assert summary["read"]["train"] == 3 and summary["dropped"]["train"] == {"other_segment": 3, "untranslated": 2}
+
+
 def test_removal_looks_at_every_reference_and_at_the_dev_set_of_a_split(tmp_path):
     lines = ["unu", "doi", "trei", "Doi!", "patru", "cinci"]
     texts = {"train.ro": lines, "train.en": ["one", "two", "three", "two", "four", "five"]}
@@ -351,8 +371,15 @@ def test_official_test_sets_stay_beside_the_test_of_a_split(tmp_path):
 def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
     write_raw(tmp_path / "raw", {"train.ro": "a\nb\nc\n", "train.en": "a\nb\nc\n"})
     normalise(tmp_path, code=1, split=CONNECTED)
-    assert "3 groups of connected sentences" in error(capsys)
+    message = error(capsys)
+    assert "3 groups of connected sentences" in message and "longest" not in message
     assert list((tmp_path / "corpus").iterdir()) == []
+    shutil.rmtree(tmp_path / "raw")
+    paragraphs = "".join(f"{number} {'x' * 600}\n" for number in range(300))
+    write_raw(tmp_path / "raw", {"train.ro": paragraphs, "train.en": paragraphs})
+    normalise(tmp_path, code=1, split=CONNECTED)
+    message = error(capsys)
+    assert "over 500 characters" in message and "300; " in message and "raise its longest" in message
 
 
 def test_every_nth_pair_that_can_be_used_becomes_dev(tmp_path):

@@ -10,7 +10,9 @@ from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
-    min_words: int = Field(1, ge=0, description="characters, where words are not separated by spaces; so too max_words")
+    min_words: int = Field(
+        1, ge=0, description="estimated from characters, where words are not separated by spaces; so too max_words"
+    )
     max_words: int | None = Field(100, gt=0)
     min_characters: int = Field(1, ge=0)
     max_characters: int | None = Field(1000, gt=0)

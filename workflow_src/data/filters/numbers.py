@@ -25,21 +25,38 @@ Value = tuple[str, str]
 Readings = frozenset[Value]
 
 DIGIT = re.compile(r"\d")
+# Decimal places that a sign or word behind a number adds. A billion has 9 or 12, by the language.
+SCALES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys("K k thousand tausend тыс тысяч тысяча тысячи mil mille 千 천".split(), (3,)),
+    **dict.fromkeys("万 萬 만".split(), (4,)),
+    **dict.fromkeys("lakh lakhs लाख".split(), (5,)),
+    **dict.fromkeys("M million millions mio millionen millón millones milione milioni milhão milhões".split(), (6,)),
+    **dict.fromkeys("mln млн миллион миллиона миллионов milyon triệu".split(), (6,)),
+    **dict.fromkeys("crore crores करोड़".split(), (7,)),
+    **dict.fromkeys("亿 億 억".split(), (8,)),
+    **dict.fromkeys("B mrd milliarde milliarden milliard milliards miliardo miliardi bilhão bilhões".split(), (9,)),
+    **dict.fromkeys("млрд миллиард миллиарда миллиардов milyar tỷ".split(), (9,)),
+    **dict.fromkeys("billion billions billionen bn".split(), (9, 12)),
+    **dict.fromkeys("trillion trillions 兆 조".split(), (12,)),
+}
+# Written without spaces, more words may follow.
+_SIGNS = "".join(sorted(name for name in SCALES if len(name) == 1 and name not in "KkMB"))
+_WORDS = "|".join(sorted((re.escape(name) for name in SCALES if len(name) > 1), key=len, reverse=True))
 # Thousands in groups (in India: of two digits, before the last three); a decimal or an hour, but no part of a date;
-# digits. Languages differ in what separates them. Then a K, M or B for thousands, millions and billions.
+# digits. Languages differ in what separates them. Then a sign or a word for thousands, millions and so on.
 NUMBER = re.compile(
-    r"""(?:
-    (?P<groups>\d{1,3}(?:[.,'\u2019\ \u00a0\u202f\u066c]\d{3})+|\d{1,2}(?:,\d{2})+,\d{3})(?!\d)
+    rf"""(?:
+    (?P<groups>\d{{1,3}}(?:[.,'\u2019\ \u00a0\u202f\u066c]\d{{3}})+|\d{{1,2}}(?:,\d{{2}})+,\d{{3}})(?!\d)
         (?:[.,\u066b](?P<rest>\d+))?
     | (?<!\d[.,:])(?P<whole>\d+)[.,:\u066b](?P<fraction>\d+)(?![.,:]?\d)
     | (?P<digits>\d+)
-    )(?:(?P<factor>[KkMB])(?!\w))?""",
+    )(?:(?P<letter>[KkMB])(?!\w)|[\ \u00a0\u202f]?(?:(?i:(?P<word>{_WORDS}))(?!\w)|(?P<sign>[{_SIGNS}])))?""",
     re.VERBOSE,
 )
 NO_DIGIT = re.compile(r"\D+")
 # Groups that may as well be a whole number and a fraction.
 ONE_GROUP = re.compile(r"\d{1,3}[.,]\d{3}")
-ZEROS = {"K": 3, "k": 3, "M": 6, "B": 9}
+NOON = 12
 
 
 def _value(whole: str, fraction: str = "", zeros: int = 0) -> Value:
@@ -68,8 +85,12 @@ def readings(match: re.Match[str]) -> Readings:
     else:
         parts = [(whole, fraction) if whole else (digits, "")]
     values = [_value(*part) for part in parts]
-    if factor := match["factor"]:
-        values += [_value(*part, ZEROS[factor]) for part in parts]
+    if scale := match["letter"] or match["word"] or match["sign"]:
+        zeros = SCALES[scale.lower() if match["word"] else scale]
+        values += [_value(*part, number) for part in parts for number in zeros]
+    if whole and len(fraction) == 2 and NOON < int(whole) < 2 * NOON:
+        # 20.30 may be half past eight.
+        values.append(_value(str(int(whole) - NOON), fraction))
     return frozenset(values)
 
 

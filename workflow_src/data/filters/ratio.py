@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from workflow_src.config.languages import spaced
+from workflow_src.config.languages import characters_a_word, spaced
 from workflow_src.data.characters import each, word_counter
 from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
     max_words: float | None = Field(
-        3.0, gt=1, description="words of the longer side for one of the other; characters, as `length` counts them"
+        3.0, gt=1, description="words of the longer side for one of the other, estimated as for `length`"
     )
     max_characters: float | None = Field(
-        3.0, gt=1, description="likewise; not where only one of the languages separates its words by spaces"
+        3.0,
+        gt=1,
+        description="likewise; not where the characters of the languages say differently much, as where one separates words by spaces",
     )
     min_characters: int = Field(15, ge=0, description="pairs whose longer side has fewer are kept")
 
@@ -25,7 +27,8 @@ def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
 
 def check(settings: Settings, languages: tuple[str, str]) -> Check:
     source_words, target_words = map(word_counter, languages)
-    alike = spaced(languages[0]) == spaced(languages[1])
+    source_density, target_density = (None if spaced(code) else characters_a_word(code) for code in languages)
+    alike = source_density == target_density
     most_characters = (alike and settings.max_characters) or float("inf")
     most_words = settings.max_words or float("inf")
     least = settings.min_characters

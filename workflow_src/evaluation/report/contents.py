@@ -262,7 +262,8 @@ def rows_table(
     line = [
         f"{'Quality and speed' if timed else 'Quality'} on {split} of {manifest.dataset} "
         f"({manifest.source}→{manifest.target}, {sentences:,} sentences).",
-        corpus.repeated_words(material.corpus, split),
+        corpus.repeated_words(material.corpus, split, "train"),
+        corpus.repeated_words(material.corpus, split, "dev"),
         page.loss_words(material.corpus, split),
         f"Published without a row here: {published}." if published else "",
     ]

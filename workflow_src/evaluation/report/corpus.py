@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from workflow_src.config.datasets import NthSplit
 from workflow_src.data import drops, tokenised
@@ -15,9 +15,10 @@ from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, En
 from workflow_src.evaluation.report.page import language
 
 WORDS = ("text", "words", "left out", "placeholders", "changed")
-HEADS = (*WORDS, "read", "pairs", "source in train", "target in train", "pair in train", "max_length")
+HEADS = (*WORDS, "read", "pairs", "source in train", "target in train", "pair in train", "pair in dev", "max_length")
 NOTES = {
-    "In train": "Sentences and pairs of a split that are in train too, compared without case, punctuation and spaces.",
+    "In train": "Sentences and pairs of a split that are in train (dev) too, compared without case, punctuation and "
+    "spaces.",
     "Training texts": "Pairs with more subwords than max_length are left out, and unlikely ones where a system chose "
     "likely ones; placeholders and changed pairs are counted before likely ones are chosen.",
 }
@@ -80,6 +81,7 @@ def _split(title: str, counts: CorpusSummary, split: str) -> dict[str, str]:
         "read": f"{counts.read[split]:,}" if split in counts.read else "",
         "pairs": f"{counts.pairs[split]:,}",
         **{f"{side} in train": f"{count:,}" for side, count in counts.found_in_train.get(split, {}).items()},
+        **({"pair in dev": f"{counts.found_in_dev[split]:,}"} if split in counts.found_in_dev else {}),
     }
 
 
@@ -144,15 +146,21 @@ def warnings(
     ]
     fix = "Scores on them are too high for new text; recipe.held_out: remove leaves them out of train."
     points += filter(None, [tokenised.warning(corpus.looks_tokenised)])
-    return points + [f"{words} {fix}" for split in test_sets if (words := repeated_words(corpus, split))]
+    for split in test_sets:
+        if words := repeated_words(corpus, split, "train"):
+            points.append(f"{words} {fix}")
+        if words := repeated_words(corpus, split, "dev"):
+            points.append(f"{words} Dev chooses settings of searches: scores are too high for new text.")
+    return points
 
 
-def repeated_words(corpus: CorpusSummary, split: str) -> str:
-    """A sentence about the pairs of a split that are in train too; "" without any."""
-    count, pairs = corpus.found_in_train.get(split, {}).get("pair", 0), corpus.pairs.get(split)
+def repeated_words(corpus: CorpusSummary, split: str, other: Literal["train", "dev"]) -> str:
+    """A sentence about the pairs of a split that are in train or dev too; "" without any."""
+    in_train, in_dev = corpus.found_in_train.get(split, {}).get("pair", 0), corpus.found_in_dev.get(split, 0)
+    count, pairs = in_train if other == "train" else in_dev, corpus.pairs.get(split)
     if not count or not pairs:
         return ""
-    return f"Pairs of {split} that are in train too: {count:,} of {pairs:,} ({100 * count / pairs:.1f} %)."
+    return f"Pairs of {split} that are in {other} too: {count:,} of {pairs:,} ({100 * count / pairs:.1f} %)."
 
 
 def _cleaning(

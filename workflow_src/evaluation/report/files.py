@@ -59,6 +59,7 @@ class CorpusSummary(Lenient):
     dropped: dict[str, dict[str, int]] = {}
     inline_elements: dict[str, int] = {}
     found_in_train: dict[str, dict[str, int]] = {}
+    found_in_dev: dict[str, int] = {}
     round_trip_bleu: dict[str, float] = {}
     # The share of lines by split and language, of texts that look tokenised.
     looks_tokenised: dict[str, dict[str, float]] = {}
