@@ -40,6 +40,7 @@ garbage.collect_rarely()
 
 from workflow_src.errors import InputError
 from workflow_src.config import Plan, costs
+from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name, composed, load_composed
 from workflow_src.data.corpus import monolingual_lines
@@ -96,7 +97,7 @@ onstart:
         if snakemake_parts.is_main(workflow):
             # Before a training of hours, rather than in the job after it that uses the object.
             import_plugins()
-            keep_configuration(plan.experiment, settings)
+            keep_configuration(plan.experiment, with_text_keys(settings))
     except InputError as error:
         raise WorkflowError(str(error)) from None
     # Not before, because Snakemake sets its own handlers after it has read the rules. On a cluster it cancels jobs.

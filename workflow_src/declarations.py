@@ -135,10 +135,12 @@ def _roles(needs: Any, traits: frozenset[str]) -> Faults:
 
 
 def _labels(member: Any) -> list[tuple[str, str]]:
-    """What no two metrics or analyses share, by kind."""
+    """What no two members share, by kind."""
     if isinstance(member, Analysis):
         columns = [figure.key for table in member.tables for figure in table.figures if figure.column]
         return [("rule", member.rule_name), *(("figure", key) for key in columns)]
+    if isinstance(member, Engine):
+        return [("exports", member.exports)] if member.exports else []
     if not isinstance(member, Metric):
         return []
     convention = [("convention", member.convention.name)] if member.convention else []

@@ -606,6 +606,8 @@ def test_a_search_with_the_settings_of_another_is_refused():
         ("mine", None, ('engine "wrong"', "only one of exports and export")),
         ("bundle", "workflow_src.engines.ctranslate2_spec:export", ('engine "wrong"', '"bundle"')),
         ("two words", "workflow_src.engines.ctranslate2_spec:export", ("Engine.exports is 'two words'",)),
+        # The rule that makes it would have the name of another.
+        ("ctranslate2", "workflow_src.engines.ctranslate2_spec:export", ('engine "wrong"', 'exports "ctranslate2"')),
     ],
 )
 def test_an_engine_whose_export_cannot_have_a_rule_is_refused(plugin, exports, export, words):

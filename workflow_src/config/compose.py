@@ -61,7 +61,10 @@ def extended(raw: dict[str, Any], chain: tuple[str, ...] = ()) -> dict[str, Any]
     """`raw` laid over what it extends. The result extends nothing, so that a key removed by null stays removed."""
     parent = raw.get("extends")
     if parent is not None:
-        return laid_over(inherited(experiment(parent, "extends", chain)), _without(raw, "extends"))
+        settings = inherited(experiment(parent, "extends", chain))
+        merged = laid_over(settings, _without(raw, "extends"))
+        _check_new_recipe(settings.get("recipe") or {}, raw.get("recipe") or {})
+        return merged
     raw = merge({}, raw)
     if _layer(raw).only is not None:
         hint = "add extends: EXPERIMENT, or remove only"
@@ -100,6 +103,18 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         hint = "list decodes, or add a system that has some"
         raise ConfigError("only", list(only), problem="the extended experiment has no decodes of these", hint=hint)
     return reduced | {"systems": {name: system for name, system in systems.items() if name in names}}
+
+
+def _check_new_recipe(parent: dict[str, Any], own: dict[str, Any]) -> None:
+    """Raises ConfigError for another corpus or direction in the folder of the extended recipe, whose files it would
+    replace."""
+    changed = [name for name in ("dataset", "source", "target") if own.get(name, parent.get(name)) != parent.get(name)]
+    if isinstance(own.get("dataset"), dict) and "name" not in own["dataset"]:
+        # It is not valid, and refused for that.
+        changed.remove("dataset")
+    if changed and parent.get("name") is not None and own.get("name", parent["name"]) == parent["name"]:
+        problem = f"it names the folder of another {changed[0]}, whose files would be replaced"
+        raise ConfigError("recipe.name", parent["name"], problem=problem, hint="give the recipe a name of its own")
 
 
 def _check_removed(removed: Iterable[str], extended_systems: dict[str, Any], merged_systems: dict[str, Any]) -> None:

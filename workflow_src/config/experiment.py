@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import pydantic
@@ -352,6 +352,13 @@ def setting_words(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def with_text_keys(content: Any) -> Any:
+    """`content` of YAML with keys as text, as JSON has them: numbers and null by their `setting_words`."""
+    if isinstance(content, Mapping):
+        return {setting_words(name): with_text_keys(value) for name, value in content.items()}
+    return [with_text_keys(value) for value in content] if isinstance(content, list) else content
 
 
 Value = Annotated[str, BeforeValidator(setting_words)]

@@ -71,6 +71,8 @@ THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
+# Of its n-grams in a search, 1.1 for each subword of the text.
+LOADED_BYTES = 66
 # Wildcards that requests depend on.
 WILDCARDS = ("system", "teacher", "search", "text", "split", "shards")
 
@@ -209,8 +211,10 @@ class Requests:
         return most_computed(system.family, system.model, vocabulary_size(self.plan))
 
     def _weights(self, name: str) -> float:
-        """Weights of a system, rather too many."""
+        """Weights of a system in float32, rather too many; n-grams take the memory of as many."""
         system = self.plan.system(name)
+        if system.family.fit:
+            return LOADED_BYTES / 4 * self._counted_subwords(system)
         return most_weights(system.family, system.model, vocabulary_size(self.plan))
 
     def _weights_mb(self, name: str, copies: int = 1) -> float:
@@ -218,12 +222,17 @@ class Requests:
         frozen = sum(map(self._weights, self.plan.system(name).filled.values()))
         return 4 * (copies * self._weights(name) + frozen) / 1e6
 
+    def _counted_subwords(self, system: System) -> float:
+        """Subwords of the text that a system counts."""
+        pairs = self.sizes.pairs or UNKNOWN_PAIRS
+        return min(pairs, getattr(system.model, "max_sentences", None) or pairs) * self.sizes.length
+
     def _training(self, work: Work) -> tuple[float, float]:
         """Weights, gradients and two moments; weights validated so far; a state being written; activations."""
-        system, pairs = self.plan.system(work.system), self.sizes.pairs or UNKNOWN_PAIRS
+        system = self.plan.system(work.system)
         if system.family.fit:
             # All subwords of the target with their counts, a few times over.
-            subwords = min(pairs, getattr(system.model, "max_sentences", None) or pairs) * self.sizes.length
+            subwords = self._counted_subwords(system)
             return PROCESS + COUNTED_BYTES * subwords / 1e6, STARTING_MINUTES + subwords / COUNTED_A_MINUTE
         training, model, runtime = system.training, system.model, self.runtime
         averaged = training.average_last if training.keep == "average" else 1

@@ -152,6 +152,8 @@ class SearchSettings(Frozen):
         part, value = self.option(name).part, getattr(self, name)
         if part is None:
             return f"-{name.replace('_', '-')}{value}"
+        if value is None and not callable(part):
+            return f"-no-{name.replace('_', '-')}"
         return part(value) if callable(part) else part.format(value)
 
     def name_parts(self) -> str:

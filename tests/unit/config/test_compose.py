@@ -374,3 +374,37 @@ def test_lines_of_the_configuration_are_at_most_120_wide():
     for path in CONFIG_FOLDER.rglob("*.yaml"):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert not [line for line in lines if len(line) > 120 and "https://" not in line], path
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        {"dataset": {"name": "mine", "languages": ["de", "en"], "kind": "generated", "generator": {"name": "toy"}}},
+        {"source": "en", "target": "de"},
+    ],
+)
+def test_another_corpus_or_direction_has_a_folder_of_its_own(recipe):
+    """Under the extended recipe's name, its files would be replaced without a word."""
+    with pytest.raises(ConfigError, match=r"recipe.name .* would be replaced.* a name of its own"):
+        load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
+    source = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["recipe"]["source"]
+    assert load({"experiment": "mine", "extends": "smoke", "recipe": {"source": source}})
+
+
+def test_systems_that_exchange_their_roles_are_compared():
+    """Both are inputs all the same, and Snakemake compares lists of inputs in any order."""
+    smoke = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
+    lvm = {name: value for name, value in smoke["systems"]["lvm"].items() if name not in ("search_defaults", "carries")}
+
+    def compared(**related) -> str:
+        systems = {"lvm": lvm, "second": lvm, "score": smoke["systems"]["score"] | related}
+        loaded = load({"experiment": "mine", "extends": "smoke", "only": ["score"], "systems": systems})
+        return Plan(loaded).compared().settings_training("score")
+
+    first, second = compared(base="lvm", init_from="second"), compared(base="second", init_from="lvm")
+    assert first != second and compared(base="lvm") == smoke_score()
+
+
+def smoke_score() -> str:
+    """What is compared of the training of a system with one relation, which is no part of it."""
+    return Plan(load_experiment("smoke")).compared().settings_training("score")

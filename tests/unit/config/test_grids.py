@@ -9,6 +9,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan, load
+from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
@@ -124,3 +125,10 @@ def test_what_cannot_be_laid_out_is_refused_in_a_sentence(grid, systems, fields)
     with pytest.raises(ConfigError) as refused:
         planned(grid, systems)
     assert fields_of(refused.value, fields) == fields
+
+
+def test_keys_of_yaml_are_the_same_text_in_the_document_of_a_run():
+    """Jobs on other machines read the configuration from JSON, whose keys are text."""
+    grid = {"published": {0.25: {"tagger": "1"}, 5.0: {"tagger": "2"}, None: {"tagger": "3"}, "four": {"tagger": "3"}}}
+    read = json.loads(json.dumps(with_text_keys(grid), sort_keys=True))
+    assert list(read["published"]) == ["0.25", "5", "four", "none"] and read["published"]["5"] == {"tagger": "2"}

@@ -431,3 +431,10 @@ def test_families_say_whether_their_outputs_mean_repetitions(family, model, sear
     )
     (decode,) = [decode for decode in loaded.decodes if decode.system == "ours"]
     assert loaded.removal(decode) == expected
+
+
+def test_a_list_may_have_none_among_its_values():
+    decode = {"system": "ctc", "search": "ctc-beam", "beam": 3, "beam_threshold": [None, 2.0]}
+    loaded = load({"experiment": "mine", "extends": "smoke", "decodes": [decode]})
+    named = {each.name: each.values.beam_threshold for each in loaded.decodes}
+    assert len(named) == 2 and set(named.values()) == {None, 2.0}

@@ -163,6 +163,21 @@ def test_texts_of_the_user_ask_for_what_their_size_needs(ending, tmp_path):
     assert requests.corpus_threads("normalise") == 1
 
 
+def test_what_reads_a_language_model_asks_for_its_memory():
+    """Of 5,000,000 pairs, n-grams take gigabytes."""
+
+    def memory(pairs: int, **job) -> int:
+        dataset = {"name": "mine", "languages": ["de", "en"], "pairs": pairs, "sentence_length": 25}
+        dataset |= {
+            split: [{"texts": {"de": f"{split}.de", "en": f"{split}.en"}}] for split in ("train", "dev", "test")
+        }
+        recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
+        return of(requests_for("mine", extends="recommended", recipe=recipe), **job)[0]
+
+    for job in ({"rule": "export_bundle", "system": "lm"}, {"rule": "measure_speed"}):
+        assert memory(5_000_000, **job) > memory(50_000, **job) + 5_000
+
+
 def test_every_process_of_a_node_needs_memory_and_shares_the_time():
     def teacher(**runtime):
         runtime = {"longest_job": 10**9, **runtime}

@@ -158,7 +158,11 @@ class Settings(Inputs):
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.loaded.systems[system]
         fields = System.COUNTED if resolved.family.fit else System.LEARNT
-        return settings_json(self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT))
+        related = resolved.filled | ({"init_from": resolved.init_from} if resolved.init_from else {})
+        # Which system is which: Snakemake compares the list of files alone. The job knows it by the names of its files.
+        roles = {"related": related} if len(related) > 1 and self.form == "compared" else {}
+        content = self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT)
+        return settings_json(content | roles)
 
     def settings_import(self, system: str) -> str:
         """A system made elsewhere, beside its files."""

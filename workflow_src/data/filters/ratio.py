@@ -16,7 +16,7 @@ class Settings(Frozen):
     max_characters: float | None = Field(
         3.0,
         gt=1,
-        description="likewise; not where the characters of the languages say differently much, as where one separates words by spaces",
+        description="likewise; not where one language says more by a character, as without spaces between words",
     )
     min_characters: int = Field(15, ge=0, description="pairs whose longer side has fewer are kept")
 
