@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from types import SimpleNamespace
 
 from workflow_src.config import Plan, load
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import tables

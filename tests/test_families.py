@@ -16,13 +16,14 @@ import yaml
 from miniatures import context, gradients, lively, one, padded, pairs
 
 from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.roles import fill, needs, of_the_family
 from workflow_src.decoding.search import open_search
 from workflow_src.decoding.settings import DRAFTER
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.models import BlockModel
 from workflow_src.nn.weights import load_weights, weights_of
 from workflow_src.records.atomic import save_tensors
-from workflow_src.registry import families, fill, needs, of_the_family, plugins, searches
+from workflow_src.registry import families, plugins, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import AUTOREGRESSIVE, BASE, MODEL, PARALLEL, SCORER, Role
 from workflow_src.training.update import make_optimiser

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from workflow_src import registry
+from workflow_src.config.roles import roles
 
 PROJECT = Path(__file__).resolve().parents[1]
 PACKAGE = PROJECT / "workflow_src"
@@ -156,7 +157,6 @@ def test_roles_that_searches_name_systems_for_are_constants_of_one_module():
         for path in PACKAGE.rglob("*.py")
         for node in nodes(path)[0].body
         if isinstance(node, ast.Assign)
-        and {constant.value for constant in ast.walk(node.value) if isinstance(constant, ast.Constant)}
-        & set(registry.roles())
+        and {constant.value for constant in ast.walk(node.value) if isinstance(constant, ast.Constant)} & set(roles())
     }
     assert modules == {"decoding/settings.py"}

@@ -71,7 +71,7 @@ def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
     chosen = read_chosen(smoke_run / PLAN.chosen(decode, 1)) if decode.tune else {}
     export = engines()[decode.engine].exports
     folder = PLAN.finished_bundle(decode.system, 1, export)
-    role_bundles = {role: PLAN.finished_bundle(name, 1) for role, name in PLAN.systems_in_roles(decode).items()}
+    role_bundles = {role: PLAN.finished_bundle(name, 1) for role, name in decode.others.items()}
     description = read_bundle(smoke_run / folder)
     command = translate_command(folder, description, decode.with_values(chosen), role_bundles, device="cpu")
     path = smoke_run / PLAN.translation(decode, 1, "test")

@@ -14,7 +14,7 @@ import pytest
 from refusals import fields_of
 from stage_words import inputs_of, start_stage
 
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.records.atomic import write_json

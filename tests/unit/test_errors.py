@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
 from workflow_src.errors import (
     ArtifactError,

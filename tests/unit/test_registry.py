@@ -22,6 +22,7 @@ from workflow_src.config.load import load_experiment
 from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
+from workflow_src.config.roles import fill
 from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_sections, code_of
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation.report import lines, results
@@ -425,10 +426,10 @@ def test_declarations_need_no_torch():
 def test_roles_are_filled_by_the_system_itself_before_its_base():
     lvm, score = registry.families()["lvm"], registry.families()["score"]
     needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
-    assert registry.fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
-    assert registry.fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
+    assert fill(needed, [("own", score), ("base", lvm)], {}) == {"model": "base", "refiner": "own"}
+    assert fill({"model": Role()}, [("own", score), ("base", lvm)], {}) == {"model": "own"}
     with pytest.raises(InputError, match=r"^refiner: needs a network"):
-        registry.fill(needed, [("own", lvm)], {})
+        fill(needed, [("own", lvm)], {})
 
 
 def test_a_setting_goes_with_one_that_names_a_system():

@@ -15,12 +15,13 @@ from typing import Any
 from workflow_src.config.costs import Sizes, vocabulary_size
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import System
+from workflow_src.config.roles import fill, named_systems, needs, of_the_family
 from workflow_src.config.rules import Work
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.provenance import code_digest, installed_version
-from workflow_src.registry import fill, named_systems, needs, of_the_family, search_of
+from workflow_src.registry import search_of
 from workflow_src.spec import MODEL, Frozen, SearchSettings
 
 FILE = Path("work/operations.json")

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
 from workflow_src.config.plan import Plan
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import MONOLINGUAL

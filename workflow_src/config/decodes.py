@@ -10,8 +10,9 @@ from typing import Any
 from workflow_src.config.datasets import TEST
 from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.roles import carried, named_systems
 from workflow_src.errors import ConfigError
-from workflow_src.registry import carried, default_engine, engines, named_systems, search_of, searches, searches_of
+from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
 from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
 
 

@@ -1,9 +1,9 @@
-"""An experiment: a data recipe, systems, seeds and decodes; and the settings of the machine it runs on."""
+"""An experiment: a data recipe, systems, seeds and decodes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
@@ -14,6 +14,8 @@ from workflow_src.config.datasets import SetName
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_preset
 from workflow_src.config.parts import FilePath
 from workflow_src.config.recipe import RecipeConfig
+from workflow_src.config.relations import Relations
+from workflow_src.config.runtime import RuntimeConfig
 from workflow_src.config.sizes import (
     AUTO,
     LONGEST_UNSAVED,
@@ -26,10 +28,9 @@ from workflow_src.config.sizes import (
     Steps,
     share,
 )
-from workflow_src.config.texts import RAW, system_behind, weights_of
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import BASE, UNKNOWN, Frozen, SearchSettings, parse
+from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -54,8 +55,6 @@ NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
-Partition = Annotated[str, matching(r"[A-Za-z0-9_.,-]+", "letters, digits, -, _ and .")]
-Device = Annotated[str, matching(r"auto|cpu|cuda(:(0|[1-9][0-9]*))?", ("auto", "cpu", "cuda", "cuda:N"))]
 # The range that every random-number generator accepts.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
@@ -130,84 +129,6 @@ class TrainingConfig(Frozen):
         }
         auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
         return self.model_copy(update={"max_steps": steps} | auto)
-
-
-# The share of a text's pairs that an epoch has.
-TextWeight = Annotated[float, Field(gt=0, le=100)]
-
-
-class Reference(NamedTuple):
-    """A setting of a system that names another one, by its name or by a text that it makes."""
-
-    setting: str
-    value: str
-    system: str
-
-
-class Relations(Frozen):
-    """What a system has to do with others."""
-
-    data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
-        None,
-        description="a text, or texts with their weights; default: raw, or that of the base with its training.augment",
-    )
-    base: str | None = Field(None, description="the system whose latent space a refiner works in")
-    roles: dict[str, str] = Field({}, description="systems that fill roles which the family needs beside a base")
-    carries: dict[str, str] = Field({}, description="systems that its bundle carries for its searches, by role")
-    init_from: str | None = Field(None, description="a system whose weights it starts from where shapes agree")
-
-    @model_validator(mode="after")
-    def _base_is_no_role(self):
-        if BASE in self.roles:
-            raise ConfigError(f"roles.{BASE}", problem="a setting of its own", hint=f"write {BASE}: SYSTEM")
-        return self
-
-    @property
-    def filled(self) -> dict[str, str]:
-        """Systems that this one is built on and that it works with, by role, the base first."""
-        return ({BASE: self.base} if self.base else {}) | self.roles
-
-    @property
-    def references(self) -> list[Reference]:
-        """Settings that name other systems, and texts that these make."""
-        named = {BASE: self.base} | {f"roles.{role}": name for role, name in self.roles.items()}
-        named |= {"init_from": self.init_from} | {f"carries.{role}": name for role, name in self.carries.items()}
-        makers = {text: system_behind(text) for text in weights_of(self.data or RAW)}
-        systems = [Reference(setting, name, name) for setting, name in named.items() if name]
-        return systems + [Reference("data", text, maker) for text, maker in makers.items() if maker]
-
-    @property
-    def teachers(self) -> list[str]:
-        """Systems that make its training texts."""
-        return list(dict.fromkeys(other.system for other in self.references if other.setting == "data"))
-
-    @property
-    def built_on(self) -> list[str]:
-        """Systems that are trained before this one."""
-        return [other.system for other in self.references if not other.setting.startswith("carries.")]
-
-    @property
-    def needs(self) -> list[str]:
-        """Systems that this one cannot do without: those that it is built on, and those that its bundle carries."""
-        return [other.system for other in self.references]
-
-
-def relations(name: str, section: dict[str, Any]) -> Relations:
-    """What the system `name` has to do with others, of a section that is not checked yet. Raises ConfigError."""
-    settings = {setting: section[setting] for setting in Relations.model_fields if setting in section}
-    return parse(Relations, settings, f"systems.{name}")
-
-
-def with_needed(names: Iterable[str], needs: Callable[[str], Iterable[str]]) -> set[str]:
-    """`names`, all that `needs` says of these, and so on."""
-    needed: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += needs(name)
-    return needed
 
 
 class SystemFields(Relations):
@@ -400,62 +321,6 @@ class ReportConfig(Frozen):
     expected_source: str = ""
     grids: tuple[GridConfig, ...] = Field((), description="tables over two settings of a family's systems")
     notes: str = ""
-
-
-class RuntimeConfig(Frozen):
-    """The machine, never the result: no rule reruns when these change.
-
-    Rounding is the machine's; so is how an update's batch is cut, where `accumulate` is no multiple of the processes.
-    """
-
-    device: Device = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    compile: bool = False
-    training_threads: int = Field(2, gt=0, description="CPU threads of a training process")
-    devices: int = Field(1, gt=0, description="GPUs (on CPUs: processes) that a training uses on each node")
-    nodes: int = Field(1, gt=0, description="nodes that a training uses, under Slurm")
-    speed_threads: int = Field(8, gt=0, description="CPU threads that a cluster is asked for to measure speed")
-    jobs_per_gpu: int = Field(1, gt=0, description="jobs that share a GPU of this machine, but for measuring speed")
-    log_every: int = Field(100, gt=0)
-    save_minutes: float = Field(
-        5.0, gt=0, allow_inf_nan=False, description="minutes between saved states of a training, beside save_every"
-    )
-    partition: Partition | None = Field(None, description="of a cluster; none: its default")
-    gpu_partition: Partition | None = Field(None, description="of jobs on GPUs; none: partition")
-    longest_job: int = Field(1440, gt=0, description="minutes that a cluster lets a job run")
-    largest_job: int | None = Field(None, gt=0, description="MB that no job asks for more of; none: no such limit")
-    pythons: dict[str, FilePath] = Field(
-        {}, description="Pythons that run programs of metrics, by metric; default: the one of the rule's environment"
-    )
-    scoring_batch: int = Field(16, gt=0, description="sentences that the program of a metric computes together")
-    download_attempts: int = Field(4, gt=0, description="times that a file is asked for before giving up")
-    download_wait: float = Field(1.0, ge=0, description="seconds before the second time; then twice as long each time")
-    download_timeout: float = Field(60.0, gt=0, description="seconds in which bytes must come")
-
-    @model_validator(mode="after")
-    def _one_device_by_number(self):
-        if self.devices > 1 and ":" in self.device:
-            raise ConfigError("device", self.device, problem=f"devices is {self.devices}", allowed=["auto", "cuda"])
-        return self
-
-    @property
-    def launch(self) -> str:
-        """How a training's command begins, before the module: Python, or torchrun where several processes work."""
-        if self.devices * self.nodes == 1:
-            return "python -m"
-        # torchrun forwards signals to trainings, which save their state; versions without these options ignore them.
-        options = "PET_SIGNALS_TO_HANDLE=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1 PET_SHUTDOWN_TIMEOUT=300"
-        torchrun = f"python -m torch.distributed.run --nproc-per-node {self.devices}"
-        # Without `--` torchrun would take the module's own options for abbreviations of its own.
-        module = "-m --"
-        if self.nodes == 1:
-            return f"{options} {torchrun} --standalone {module}"
-        # The first node's name and a port by chance are expanded there, before srun starts the others.
-        return (
-            f"{options} srun --nodes={self.nodes} --ntasks={self.nodes} --ntasks-per-node=1 {torchrun} "
-            f"--nnodes {self.nodes} --rdzv-backend c10d --rdzv-endpoint $(hostname):$((20000 + RANDOM % 20000)) "
-            f"--rdzv-id $RANDOM {module}"
-        )
 
 
 class AnySettings(Frozen):

@@ -12,27 +12,22 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
 )
-from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.languages import two_letters
 from workflow_src.config.metrics import Measured, able_to_choose, check_pythons, resolve
 from workflow_src.config.parts import RowsPart
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.config.roles import named_systems
 from workflow_src.config.sweeps import swept
 from workflow_src.config.systems import check_augmented, resolve_systems
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.errors import ConfigError
-from workflow_src.registry import (
-    analyses,
-    conventions,
-    filters,
-    generators,
-    main_metric,
-    named_systems,
-)
+from workflow_src.registry import analyses, conventions, filters, generators, main_metric
 from workflow_src.spec import SCORES, Corpus, Frozen, parse
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflow_src.config.experiment import LikelihoodConfig, relations, with_needed
+from workflow_src.config.experiment import LikelihoodConfig
+from workflow_src.config.relations import relations, with_needed
 from workflow_src.config.texts import LIKELY, kind_and_system
 from workflow_src.errors import ConfigError
 from workflow_src.registry import analyses, searches

@@ -9,9 +9,10 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.base import by_name, named
-from workflow_src.config.datasets import NAME, DatasetConfig, SubwordsConfig
+from workflow_src.config.datasets import NAME, DatasetConfig
 from workflow_src.config.languages import spaced
 from workflow_src.config.parts import FilePath, Language, Part, RowsPart, TextPart
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
 from workflow_src.config.tokenisers import BleuTokeniser

@@ -93,7 +93,7 @@ def decoding(plan: Plan, wildcards: Mapping[str, str], sizes: Sizes, chooses: bo
         searches=tuple(decode.combinations),
         every=chooses,
         batch=decode.batch,
-        others=tuple(plan.systems_in_roles(decode).values()),
+        others=tuple(decode.others.values()),
     )
 
 

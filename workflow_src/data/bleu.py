@@ -12,19 +12,15 @@ from workflow_src.config.tokenisers import unavailable
 from workflow_src.errors import ConfigError
 
 
+@functools.cache
 def bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
     """BLEU by a tokeniser that `config.tokenisers.bleu_tokeniser` names; `settings` are further ones of sacreBLEU's.
 
+    There is one for each setting in a process: its tokeniser caches lines, and references recur with every system.
     Raises ConfigError where this machine lacks the tokeniser's packages or model: nothing is downloaded.
     """
     if reason := unavailable(tokeniser):
         raise ConfigError("tokeniser", tokeniser, problem=f"it {reason}")
-    return _bleu_metric(tokeniser, **settings)
-
-
-@functools.cache
-def _bleu_metric(tokeniser: str, **settings: Any) -> sacrebleu.BLEU:
-    """One metric for each setting in a process: its tokeniser caches lines, and references recur with every system."""
     return sacrebleu.BLEU(tokenize=tokeniser, **settings)
 
 

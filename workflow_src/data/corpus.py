@@ -17,7 +17,7 @@ from workflow_src.data.formats import START, Contents, compression
 from workflow_src.data.json_lines import record_rows
 from workflow_src.data.lines import count_lines, decoded
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
-from workflow_src.data.rows import RawPair, scored
+from workflow_src.data.rows import RawPair, folded, scored
 from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import ArtifactError, ConfigError, nearest, readable
@@ -215,7 +215,7 @@ class RawCorpus:
             raise ArtifactError(
                 name,
                 f"of dataset {self.dataset.name} is missing from the folder {self.folder}",
-                _one_line(self.dataset.folder_hint),
+                folded(self.dataset.folder_hint or ""),
             )
         return path
 
@@ -294,16 +294,12 @@ def _is_compressed(name: str) -> bool:
 
 def check_folder(dataset: DatasetFiles, folder: str | None) -> None:
     """Raises ConfigError, with the dataset's own hint, when the user's folder is not given or is not there."""
-    hint = _one_line(dataset.folder_hint)
+    hint = folded(dataset.folder_hint or "")
     if folder is None:
         problem = f"dataset {dataset.name} cannot be downloaded"
         raise ConfigError("recipe.folder", problem=problem, hint=f"name its folder ({hint})")
     if not Path(folder).is_dir():
         raise ConfigError("recipe.folder", str(folder), problem="it does not exist", hint=hint)
-
-
-def _one_line(text: str | None) -> str:
-    return " ".join((text or "").split())
 
 
 def aligned(

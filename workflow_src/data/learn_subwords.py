@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.sizes import AUTO
 from workflow_src.data.escapes import BPE_SIGNS, NIBBLES, RESERVED, Escape
 from workflow_src.data.lines import read_lines

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
 from workflow_src.config.languages import two_letters
+from workflow_src.data.rows import folded
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
@@ -94,7 +95,7 @@ def _sgml_segments(text: str, name: str) -> list[Segment]:
         if begun is not None and not (is_segment and ends):
             raise _endless(begun, name)
         if is_segment and ends and begun is not None:
-            content = _one_line(html.unescape(text[begun.end() : tag.start()]))
+            content = folded(html.unescape(text[begun.end() : tag.start()]))
             pairs.append(((document_id, _id(SEGMENT_ID, begun[3])), content))
             begun = None
         elif is_segment and empty:
@@ -130,10 +131,6 @@ def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: 
                     "correct the files",
                 )
         yield source, target
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _xml_segments(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
@@ -220,5 +217,5 @@ def _segments_by_id(element: ElementTree.Element, place: str) -> dict[str, str]:
         if identity is None or identity in texts:
             which = "without id" if identity is None else f'"{identity}" twice'
             raise ArtifactError(place, f"has a segment {which}", "correct the file")
-        texts[identity] = _one_line("".join(segment.itertext()))
+        texts[identity] = folded("".join(segment.itertext()))
     return texts

@@ -7,8 +7,8 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import DOTTED_I, two_letters
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.recipe import PlaceholderKind, TextRules, TokenisedKind
 from workflow_src.data.characters import BLANK_WORD, CONTROL, INVISIBLE, word_counter
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back

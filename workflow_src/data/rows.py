@@ -33,6 +33,11 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines()).strip()
 
 
+def folded(text: str) -> str:
+    """A text on one line, with one space in place of any white space."""
+    return " ".join(text.split())
+
+
 def listed(names: Sequence[str]) -> str:
     """The first of some names, for an error."""
     return ", ".join(names[:MOST_NAMES_SHOWN]) + (", ..." if len(names) > MOST_NAMES_SHOWN else "")

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data.escapes import NIBBLES, RESERVED, unescape
 from workflow_src.data.learn_subwords import learn_model

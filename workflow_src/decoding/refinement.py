@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from workflow_src import registry
+from workflow_src.config.roles import refinement
 from workflow_src.decoding.search import SearchModule, State, Watch, padded_alike, run_steps
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice
@@ -152,7 +153,7 @@ def differ(outputs: Tensor, other_outputs: Tensor) -> Tensor:
 
 def open_refinement(networks: Networks, settings: SearchSettings) -> Refinement | None:
     """The search whose steps a search takes, its own or the one that a setting names; None where it takes none."""
-    search = registry.refinement(settings)
+    search = refinement(settings)
     if search is None:
         return None
     if not isinstance(settings, search.settings):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.config.roles import fill, needs
 from workflow_src.decoding.candidates import joined, traces_of_best, unpadded, winners
 from workflow_src.decoding.settings import RESCORER
 from workflow_src.nn.layers import Memory, Width
@@ -215,7 +216,7 @@ def own_networks(models: Mapping[str, nn.Module], settings: SearchSettings) -> d
     """The networks of a system that a search uses, by role; `models` are all its networks by family."""
     families = registry.families()
     trained_networks = [(model, families[family]) for family, model in models.items()]
-    return registry.fill(registry.needs(settings), trained_networks, {})
+    return fill(needs(settings), trained_networks, {})
 
 
 def graph_key(settings: SearchSettings, *parts: Any) -> str:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from workflow_src import registry
+from workflow_src.config.roles import needs
 from workflow_src.data.batching import pad
 from workflow_src.decoding.batches import search_rows
 from workflow_src.decoding.drafts import DraftSearch
@@ -155,7 +156,7 @@ class ExportedGraphs(Session):
         """By role, the functions of networks that a search calls (`Role.program`), which graphs compute."""
         functions = {
             role: self._function(request.networks[role], declared.program)
-            for role, declared in registry.needs(request.settings).items()
+            for role, declared in needs(request.settings).items()
             if declared.program is not None and role in request.networks
         }
         return {role: function for role, function in functions.items() if function is not None}

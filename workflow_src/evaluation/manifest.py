@@ -15,8 +15,9 @@ from workflow_src.config.experiment import Removal, ReportConfig, removal
 from workflow_src.config.plan import Plan
 from workflow_src.config.plan.grids import GridInfo
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.roles import refinement
 from workflow_src.evaluation.labels import changed, common_label, words
-from workflow_src.registry import default_engine, engines, refinement, search_of, searches
+from workflow_src.registry import default_engine, engines, search_of, searches
 from workflow_src.spec import Engine, Look, Metric, Search, SearchSettings
 
 # How a member is drawn that declares no colour or no marker.

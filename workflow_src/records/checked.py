@@ -20,12 +20,6 @@ class Lenient(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
-class Strict(pydantic.BaseModel):
-    """Part of a file that is written and read by one schema: keys that are no fields are refused."""
-
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
 def check_inside(path: str) -> str:
     """`path` if it leads to a file below the folder that it is relative to; else raises ConfigError. For validators."""
     parts = PurePath(path).parts

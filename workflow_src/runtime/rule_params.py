@@ -16,8 +16,8 @@ from typing import Any
 from workflow_src.config.plan import Plan
 from workflow_src.config.plan.analyses import PlannedAnalysis
 from workflow_src.config.plan.inputs import ROLE
+from workflow_src.config.roles import roles
 from workflow_src.records.documents import Document
-from workflow_src.registry import roles
 from workflow_src.spec import BASE
 
 JOBS = "work/jobs"

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from workflow_src import registry
 from workflow_src.config.costs import most_weights
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.settings import at_least
 from workflow_src.errors import ArtifactError, ConfigError, short_repr

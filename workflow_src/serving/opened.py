@@ -14,6 +14,7 @@ from torch import nn
 from workflow_src import registry
 from workflow_src.config.experiment import Removal, removal
 from workflow_src.config.recipe import READS_TEXT
+from workflow_src.config.roles import decoded, fill, needs, of_the_family
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import open_session
 from workflow_src.engines.session import Request, Session, System
@@ -84,7 +85,7 @@ class OpenBundle:
         """The removal of repetitions for a search: by the traits of the network that outputs its words."""
         default_removal = self._removals.get(settings)
         if default_removal is None:
-            decoding = registry.decoded(settings, [(entry, entry[1]) for entry in self.own])
+            decoding = decoded(settings, [(entry, entry[1]) for entry in self.own])
             traits = self._traits(decoding[0]) if decoding else frozenset()
             default_removal = removal(
                 AUTOREGRESSIVE in traits, REPETITIONS in traits, self.description.remove_repetitions
@@ -115,8 +116,8 @@ class OpenBundle:
             if reason := family.refuses(self.models[name].config, declared, settings):
                 problem = f"with family {family.name} it {reason}"
                 raise ConfigError("search", declared.name, problem=problem)
-        roles = registry.needs(settings)
-        family_roles = registry.of_the_family(settings, self.carried)
+        roles = needs(settings)
+        family_roles = of_the_family(settings, self.carried)
         named = {role: self.models[name] for role, name in family_roles.items()}
         for name, role in settings.roles().items():
             value, partner = getattr(settings, name), systems.get(role)
@@ -127,7 +128,7 @@ class OpenBundle:
             elif value is not None:
                 hint = f"open it with Translator.load, and give the translator as {name}"
                 raise ConfigError(name, value, problem="its bundle is not open", hint=hint)
-        return registry.fill(roles, [(self.models[name], family) for name, family in self._all], named)
+        return fill(roles, [(self.models[name], family) for name, family in self._all], named)
 
     def network_for(self, other: OpenBundle, setting: str, role: Role) -> nn.Module:
         """The system's own network, for a role in a search of another system that a setting names.

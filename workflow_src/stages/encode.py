@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.recipe import TextRules
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length

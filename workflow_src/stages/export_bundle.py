@@ -8,13 +8,14 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
+from workflow_src.config.roles import carried
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, start
 from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
-from workflow_src.registry import carried, families
+from workflow_src.registry import families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
 from workflow_src.spec import BASE, MODEL, Family, NoSettings, phrase
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.resolved import System
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data import subwords
 from workflow_src.jobs import JobInputs, start

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode, SystemDecode
+from workflow_src.config.roles import fill
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, InputError, TimingFailed
 from workflow_src.evaluation.manifest import Key
@@ -26,7 +27,7 @@ from workflow_src.evaluation.speed.processes import DeviceInfo, Order, Worker
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
 from workflow_src.records.atomic import read_chosen, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import default_engine, engines, fill, searches
+from workflow_src.registry import default_engine, engines, searches
 from workflow_src.serving import bundle
 from workflow_src.serving.folders import bundle_files
 from workflow_src.spec import MODEL, Frozen, Search

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, GroupSplit, NormalisationConfig, Split, raw_names, reference_stem
+from workflow_src.config.datasets import TEST, GroupSplit, Split, raw_names, reference_stem
 from workflow_src.config.languages import spaced
 from workflow_src.config.parts import Languages
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.recipe import SplitRules
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.config.tokenisers import bleu_tokeniser

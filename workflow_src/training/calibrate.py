@@ -27,11 +27,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from workflow_src.config import Plan, load
 from workflow_src.config.costs import sentence_length, vocabulary_size
 from workflow_src.config.files import experiment_file, read_yaml
+from workflow_src.config.roles import fill, needs
 from workflow_src.data.batching import pad
 from workflow_src.data.encoded import EncodedCorpus, write
 from workflow_src.decoding.search import open_search
 from workflow_src.families.build import build, build_objective
-from workflow_src.registry import fill, needs
 from workflow_src.runtime.device import choose, keep_memory, set_threads
 from workflow_src.training.update import Part, Task, Updater
 
@@ -78,7 +78,7 @@ def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
 def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     """Operations a second of the first decode of the experiment that searches with the system alone."""
     system, length = plan.system(SYSTEM), round(sentence_length(plan))
-    decode = next(each for each in plan.loaded.decodes if each.system == SYSTEM and not plan.systems_in_roles(each))
+    decode = next(each for each in plan.loaded.decodes if each.system == SYSTEM and not each.others)
     settings = decode.combinations[0]
     search = open_search(fill(needs(settings), [(model.eval(), system.family)], {}), settings)
     ids = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (SENTENCES, length)).tolist()

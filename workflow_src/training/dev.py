@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.encoded import EncodedCorpus

@@ -9,9 +9,9 @@ import pytest
 from refusals import fields_of
 
 from workflow_src.config import Plan
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.languages import SCRIPTS, scripts_of, spaced, two_letters
 from workflow_src.config.load import load_experiment
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.normalise import Normaliser
 from workflow_src.errors import ConfigError

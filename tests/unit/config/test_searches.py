@@ -186,7 +186,7 @@ def test_a_beam_takes_a_rescorer_and_its_weight():
     )
     mixed = loaded_decodes[1].values
     assert registry.search_of(mixed).row_label(mixed) == "beam 4, ranked by itself and 0.5 × ctc-raw"
-    assert plan.systems_in_roles(loaded_decodes[2]) == {"rescorer": "ctc-raw"}
+    assert loaded_decodes[2].others == {"rescorer": "ctc-raw"}
     # Examples are of a teacher by itself, which needs no other bundle.
     assert json.loads(plan.settings_analysis())["teacher"]["beam"] == 2
     for wrong in ({"rescorer_weight": 0.5}, {"tune": {"rescorer_weight": [0.5]}}):

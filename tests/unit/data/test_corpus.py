@@ -13,9 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import DatasetConfig, NormalisationConfig
+from workflow_src.config.datasets import DatasetConfig
 from workflow_src.config.files import CONFIG_FOLDER, read_yaml
 from workflow_src.config.parts import TextPart, file_and_members
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import places
 from workflow_src.errors import ArtifactError, ConfigError, InputError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.characters import BLANK
 from workflow_src.data.normalise import JOINER, LIKE_JOINER, Normaliser, clean, drop_reason, romanian
 

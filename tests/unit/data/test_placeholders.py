@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.config.recipe import PlaceholderKind
 from workflow_src.data import placeholders, subwords
 from workflow_src.data.escapes import NIBBLES

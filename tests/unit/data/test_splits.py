@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import GroupSplit, NthSplit, SubwordsConfig
+from workflow_src.config.datasets import GroupSplit, NthSplit
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.characters import bare, key
 from workflow_src.data.groups import BLOCK, StoredRows, groups_of

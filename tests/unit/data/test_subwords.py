@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import segmenters, subwords
 from workflow_src.data.escapes import NIBBLES
 from workflow_src.data.lines import EMPTY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.tokenised import shares_of, tokenised_share
 

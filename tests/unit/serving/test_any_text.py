@@ -8,7 +8,7 @@ import pytest
 import sentencex
 from hypothesis import example, given, settings, strategies
 
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.normalise import Normaliser, clean
 from workflow_src.serving import command

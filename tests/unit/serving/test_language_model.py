@@ -19,11 +19,12 @@ from safetensors.torch import load_file
 from workflow_src import cli
 from workflow_src.config import load_experiment
 from workflow_src.config.plan import Plan
+from workflow_src.config.roles import Carried, carried
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
-from workflow_src.registry import Carried, carried, families, searches
+from workflow_src.registry import families, searches
 from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import LANGUAGE_MODEL, Role

@@ -16,7 +16,7 @@ import pytest
 from refusals import fields_of
 from stage_server import STAGE_SERVER, python_module
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.placeholders import SYMBOLS
 from workflow_src.engines import exported

@@ -9,7 +9,7 @@ import reports
 from reports import bundle_description
 
 from workflow_src.config import Plan, load
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT

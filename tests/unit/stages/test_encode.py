@@ -6,7 +6,7 @@ import pytest
 from stage_words import start_stage
 
 from workflow_src.config import sizes
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.drops import left_out
 from workflow_src.data.encoded import EncodedCorpus

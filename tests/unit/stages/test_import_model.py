@@ -13,7 +13,7 @@ import sentencepiece
 import torch
 from refusals import fields_of
 
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.batching import pad
 from workflow_src.data.normalise import Normaliser

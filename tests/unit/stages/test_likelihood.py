@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import encoded
 from workflow_src.data.batching import pad
 from workflow_src.data.drops import left_out

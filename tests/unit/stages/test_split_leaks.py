@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.datasets import GroupSplit, NormalisationConfig
+from workflow_src.config.datasets import GroupSplit
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.characters import key
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.splits import Row, divided

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from workflow_src.config.datasets import SubwordsConfig
+from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import cleaning, subwords
 from workflow_src.runtime import workers
 from workflow_src.stages import encode, normalise

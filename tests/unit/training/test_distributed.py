@@ -23,7 +23,7 @@ from stage_words import stage_line
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-from workflow_src.config.experiment import RuntimeConfig
+from workflow_src.config.runtime import RuntimeConfig
 from workflow_src.decoding.search import searching
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners

@@ -10,7 +10,7 @@ from miniatures import decode
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-from workflow_src.config.datasets import NormalisationConfig, SubwordsConfig
+from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.lines import read_lines

@@ -9,16 +9,18 @@ from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import RawText
-from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig, with_needed
+from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import BUNDLES, Paths
 from workflow_src.config.plan.selection import main_split
+from workflow_src.config.relations import with_needed
 from workflow_src.config.resolved import Decode, Loaded, System
+from workflow_src.config.roles import refinement
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.errors import ConfigError
-from workflow_src.registry import engines, metrics, named_systems, refinement, searches
+from workflow_src.registry import engines, metrics, searches
 from workflow_src.spec import Frozen
 
 # The split that a teacher translates for a kind of text.
@@ -289,7 +291,7 @@ class Graph(Paths):
     def exported(self) -> list[str]:
         """Systems that decodes use, to translate or to rank, without repeats."""
         decodes = self.loaded.decodes
-        ranking = [system for decode in decodes for system in self.systems_in_roles(decode).values()]
+        ranking = [system for decode in decodes for system in decode.others.values()]
         return list(dict.fromkeys([*(decode.system for decode in decodes), *ranking]))
 
     @property
@@ -312,7 +314,7 @@ class Graph(Paths):
             if decode.system == system
             and self.export_of(decode) == export
             and (decode.tune or "dev" in decode.splits)
-            and all(carries.get(role) == other for role, other in self.systems_in_roles(decode).items())
+            and all(carries.get(role) == other for role, other in decode.others.items())
         ]
 
     def dev_figures(self, decode: Decode, seed: int | str) -> dict[str, str]:
@@ -321,10 +323,6 @@ class Graph(Paths):
             **({"quality": self.quality(decode, seed, "dev")} if "dev" in decode.splits else {}),
             **({"chosen": self.chosen(decode, seed)} if decode.tune else {}),
         }
-
-    def systems_in_roles(self, decode: Decode) -> dict[str, str]:
-        """Systems beside its own that a decode works with, by role."""
-        return named_systems(decode.values)
 
     @property
     def tuned(self) -> list[tuple[Decode, int]]:

@@ -9,6 +9,7 @@ from typing import Any
 from workflow_src.config.plan.analyses import PlannedAnalysis
 from workflow_src.config.plan.graph import Graph
 from workflow_src.config.plan.paths import BUNDLES
+from workflow_src.config.plan.selection import main_split
 from workflow_src.config.texts import RAW, system_behind
 from workflow_src.spec import BASE
 
@@ -64,7 +65,7 @@ class Inputs(Graph):
 
     def search_inputs(self, wildcards: Any) -> Files:
         """Bundles of the systems that a decode works with beside its own, by role, such as the one that ranks."""
-        by_role = self.systems_in_roles(self.decode_of(wildcards))
+        by_role = self.decode_of(wildcards).others
         return {role: self.exported_file(system, wildcards.seed) for role, system in by_role.items()}
 
     def decode_inputs(self, wildcards: Any) -> Files:
@@ -179,6 +180,45 @@ class Inputs(Graph):
         Targets ask for them, so that it does so before trainings, none of which has a test set as its input.
         """
         return [f"{self.encoded(RAW, name)}.json" for name in self.loaded.dataset.test_sets]
+
+    @property
+    def shown_split(self) -> str:
+        """The split that tables are made of."""
+        return main_split(self.loaded)
+
+    @property
+    def compared_sets(self) -> tuple[str, ...]:
+        """Test sets whose rows are compared: all; the main one alone where no decode translates a test set."""
+        return self.loaded.test_sets if self.shown_split != "dev" else self.loaded.test_sets[:1]
+
+    @property
+    def shown_translations(self) -> list[str]:
+        """Translations of that split, and their details, of the first seed."""
+        seed, split = self.first_seed, self.shown_split
+        rows = [decode for decode in self.loaded.decodes if split in decode.splits]
+        return [file(decode, seed, split) for decode in rows for file in (self.translation, self.translation_details)]
+
+    @property
+    def report_inputs(self) -> Files:
+        """Everything measured, and the texts of the report's examples."""
+        return {
+            "quality": [self.quality(*row) for row in self.rows],
+            "training": [self.training_files(*trained)["log"] for trained in self.trained],
+            "configs": [self.training_files(*trained)["config"] for trained in self.trained],
+            "chosen": [self.chosen(*row) for row in self.tuned],
+            "significance": [self.significance(name) for name in self.compared_sets],
+            "speed": self.files.speed,
+            "traces": self.files.traces,
+            "analyses": [analysis.path for analysis in self.analyses.values() if analysis.enabled],
+            "corpus": self.files.corpus_summary,
+            "monolingual": [self.files.monolingual_summary] if self.reads_monolingual else [],
+            "encoded": [f"{self.encoded(text, 'train')}.json" for text in self.texts],
+            "checked": self.checked_test_sets,
+            "bundles": self.finished_bundles,
+            "source": self.corpus(self.shown_split, "source"),
+            "reference": self.reference(self.shown_split),
+            "translations": self.shown_translations,
+        }
 
     @cached_property
     def targets(self) -> dict[str, tuple[list[str], str]]:

@@ -13,7 +13,8 @@ from typing import Any
 from workflow_src.config.experiment import removal
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.registry import followed, plain, searches
+from workflow_src.config.roles import followed, plain
+from workflow_src.registry import searches
 from workflow_src.spec import TARGET_LATENT, AnalysisSettings, SearchSettings, Selection
 
 Entry = dict[str, Any]

@@ -15,10 +15,10 @@ from typing import Any, Literal, Self
 from workflow_src.config.datasets import TEST, DatasetFiles, RawText
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
-from workflow_src.config.plan.selection import main_split
 from workflow_src.config.resolved import Decode, System
+from workflow_src.config.roles import followed
 from workflow_src.config.texts import MONOLINGUAL, RAW, base_of
-from workflow_src.registry import followed, searches
+from workflow_src.registry import searches
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults, settings_json
 
 # Settings of a file to download that its content is checked by.
@@ -260,7 +260,7 @@ class Settings(Inputs):
             for decode in self.loaded.decodes
             if searches()[decode.search].needs[MODEL].trait == AUTOREGRESSIVE
             and decode.own_engine
-            and not self.systems_in_roles(decode)
+            and not decode.others
         ]
         teacher = max(teachers, key=lambda d: searches()[d.search].width(d.values), default=None)
         content = {
@@ -284,7 +284,7 @@ class Settings(Inputs):
         for decode in self.loaded.decodes:
             if decode.system in covered or self.loaded.systems[decode.system].family.autoregressive:
                 continue
-            if decode.own_engine and not decode.tune and not self.systems_in_roles(decode):
+            if decode.own_engine and not decode.tune and not decode.others:
                 covered.add(decode.system)
                 decodes.append(decode)
         return decodes
@@ -362,45 +362,6 @@ class Settings(Inputs):
         texts = {"distilled": self.own_distilled} if self.own_distilled else {}
         texts |= {"monolingual": self._dump(self.recipe)["monolingual"]} if self.reads_monolingual else {}
         return recipe | texts | {"dataset": dataset | hint}
-
-    @property
-    def shown_split(self) -> str:
-        """The split that tables are made of."""
-        return main_split(self.loaded)
-
-    @property
-    def compared_sets(self) -> tuple[str, ...]:
-        """Test sets whose rows are compared: all; the main one alone where no decode translates a test set."""
-        return self.loaded.test_sets if self.shown_split != "dev" else self.loaded.test_sets[:1]
-
-    @property
-    def shown_translations(self) -> list[str]:
-        """Translations of that split, and their details, of the first seed."""
-        seed, split = self.config.seeds[0], self.shown_split
-        rows = [decode for decode in self.loaded.decodes if split in decode.splits]
-        return [file(decode, seed, split) for decode in rows for file in (self.translation, self.translation_details)]
-
-    @property
-    def report_inputs(self) -> dict[str, str | list[str]]:
-        """Everything measured, and the texts of the report's examples."""
-        return {
-            "quality": [self.quality(*row) for row in self.rows],
-            "training": [self.training_files(*trained)["log"] for trained in self.trained],
-            "configs": [self.training_files(*trained)["config"] for trained in self.trained],
-            "chosen": [self.chosen(*row) for row in self.tuned],
-            "significance": [self.significance(name) for name in self.compared_sets],
-            "speed": self.files.speed,
-            "traces": self.files.traces,
-            "analyses": [analysis.path for analysis in self.analyses.values() if analysis.enabled],
-            "corpus": self.files.corpus_summary,
-            "monolingual": [self.files.monolingual_summary] if self.reads_monolingual else [],
-            "encoded": [f"{self.encoded(text, 'train')}.json" for text in self.texts],
-            "checked": self.checked_test_sets,
-            "bundles": self.finished_bundles,
-            "source": self.corpus(self.shown_split, "source"),
-            "reference": self.reference(self.shown_split),
-            "translations": self.shown_translations,
-        }
 
 
 def _section_of(decode: Decode) -> dict[str, Any]:

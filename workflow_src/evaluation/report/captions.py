@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import get_args
 
-from workflow_src.config.datasets import NormalisationConfig
 from workflow_src.config.experiment import Removal, ReportConfig, removal
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.datasets import NormalisationConfig, Split
+from workflow_src.config.datasets import Split
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import ShownDecode
 from workflow_src.evaluation.quality import significance

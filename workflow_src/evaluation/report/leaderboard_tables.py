@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from workflow_src.config.roles import refinement
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.labels import changed, common_label, words
@@ -21,7 +22,7 @@ from workflow_src.evaluation.report import markdown
 from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row, settings_of
 from workflow_src.evaluation.report.needs import Figures, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
-from workflow_src.registry import engines, families, main_metric, refinement, searches
+from workflow_src.registry import engines, families, main_metric, searches
 from workflow_src.serving.folders import placement
 from workflow_src.serving.options import option, option_words
 from workflow_src.spec import Search, SearchSettings, parse

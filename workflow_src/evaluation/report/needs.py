@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from workflow_src.registry import named_systems, refinement, searches
+from workflow_src.config.roles import named_systems, refinement
+from workflow_src.registry import searches
 from workflow_src.spec import Metric, Search, SearchSettings
 
 # The fastest row may lose so many points to the best one.

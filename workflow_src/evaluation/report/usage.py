@@ -126,9 +126,7 @@ def needs_table(
     metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
-    in_rows = {
-        name for key in rows for name in (key[0], *manifest.plan.systems_in_roles(rows[key].row.decode).values())
-    }
+    in_rows = {name for key in rows for name in (key[0], *rows[key].row.decode.others.values())}
     learning = ", ".join(name for name in inputs.unfinished if name in in_rows)
     rule = f"The fastest within {close} of the best one of their kind; “{FASTEST_NEED}” allows {fastest}."
     notes = {
@@ -182,7 +180,7 @@ def command_of(recommended: Candidate, inputs: Inputs, device: str = "auto", pre
     """The command that translates as the row does, without its input. Raises ArtifactError for a damaged bundle."""
     row, plan = recommended.row, inputs.manifest.plan
     folder = bundle_of(recommended, inputs)
-    systems = {role: plan.finished_bundle(other, row.seed) for role, other in plan.systems_in_roles(row.decode).items()}
+    systems = {role: plan.finished_bundle(other, row.seed) for role, other in row.decode.others.items()}
     decode = row.decode.with_values(row.picked or {})
     return translate_command(folder, read_bundle(Path(folder)), decode, systems, device, precision)
 

@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
+from workflow_src.config.roles import plain
 from workflow_src.errors import InputError, TimingFailed
 from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.speed.load import OtherLoad
 from workflow_src.evaluation.speed.local import LARGEST_BATCH, RowTimes, timing_failed
 from workflow_src.evaluation.speed.measured import FailedBatch
 from workflow_src.evaluation.speed.processes import Worker
-from workflow_src.registry import default_engine, plain, searches
+from workflow_src.registry import default_engine, searches
 
 log = logging.getLogger("continuum")
 

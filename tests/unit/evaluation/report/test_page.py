@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from titles import BLEU, DELTA, GREEDY, SCORE, SCORE_1
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.document import Paragraph, Strong, Table, changed_words, marked
 from workflow_src.evaluation.manifest import colour_class
 from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained

@@ -14,7 +14,7 @@ import reports
 from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4
 
-from workflow_src.config.datasets import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.document import Command
 from workflow_src.evaluation.report import needs, page, results, usage
 from workflow_src.evaluation.report.files import Choice
