@@ -18,7 +18,7 @@ from workflow_src.config.resolved import System
 from workflow_src.config.roles import fill, named_systems, needs, of_the_family
 from workflow_src.config.rules import Work
 from workflow_src.decoding.settings import RESCORER
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, InputError
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.provenance import code_digest, installed_version
 from workflow_src.registry import search_of
@@ -78,7 +78,7 @@ class Operations:
         if self.new and counts:
             try:
                 write_json(FILE, {"format": FORMAT, **self.code, "counts": counts})
-            except OSError as failure:
+            except (OSError, InputError) as failure:
                 print(f"warning: counted operations are not kept: {failure}", file=sys.stderr)
 
     def _update(self, system: System) -> float | None:

@@ -114,8 +114,8 @@ class ExportedGraphs(Session):
         search, session = self._with_graph(request, alone)
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         outputs = run(session, {"source": ids}, f"search {search.declared.name}")
-        if search.outputs[0] != "logits" and outputs[0].ndim == 3:
-            # Of a single sentence; see `onnx_export.leave_maximum`.
+        if session.get_outputs()[0].name != search.outputs[0] and outputs[0].ndim == 3:
+            # Of a single sentence; `onnx_export.leave_maximum` has renamed it.
             outputs[0] = outputs[0].argmax(-1)
         return search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
 
@@ -176,7 +176,11 @@ class ExportedGraphs(Session):
         path = self._path(graph_key(settings, scored, alone))
         with EXPORTS.exporting():
             session = self.graphs.session(path, f"search {registry.search_of(settings).name}", make)
-            compiled = {role: Compiled(of.network, of) for role, of in self._of_roles(request).items()}
+            # A batch of which one sentence is left takes the graph of batches, which was exported for it.
+            compiled = {
+                role: Compiled(of.network, lambda *inputs, of=of: of.results(alone, *inputs)[0])
+                for role, of in self._of_roles(request).items()
+            }
             search = open_search({**request.networks, **compiled}, settings, scored)
             self._searches_with_graphs[request.key, alone] = search, session
         return search, session
@@ -210,10 +214,6 @@ class ExportedFunction:
             return export_function(self.network, registry.import_object(self.reference), alone, self.graphs.int8)
 
         return self.graphs.session(self._path(alone), self.name, make)
-
-    def __call__(self, source: Tensor, *further_inputs: Tensor) -> Tensor:
-        """The first result; for one source by the graph of single sentences."""
-        return self.results(source.size(0) == 1, source, *further_inputs)[0]
 
     def results(self, alone: bool, *inputs: Tensor) -> list[Tensor]:
         """All results, by the graph of single sentences (`alone`), or by that of batches."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -49,9 +50,12 @@ def _flush() -> None:
 
 
 def standard_output(instead: str = "") -> TextIO:
-    """Standard output. Raises InputError where it is closed; `instead` ends the hint with an alternative."""
+    """Standard output in UTF-8. Raises InputError where it is closed; `instead` ends the hint with an alternative."""
     if sys.stdout is None:
         raise InputError("standard output", "is closed", f"redirect it to a file{instead}")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # The same bytes whatever the terminal's own encoding is.
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
     return sys.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from workflow_src import registry
@@ -43,7 +42,10 @@ def export_arpa(folder: Path, output: Path | None) -> str:
     subwords = read_subwords(folder, description)
     pieces = subwords.names()["target"]
     if output is None:
-        console.write(sys.stdout, (text.removesuffix("\n") for text in arpa_lines(model, pieces)))
+        console.write(
+            console.standard_output(", or use --output"),
+            (text.removesuffix("\n") for text in arpa_lines(model, pieces)),
+        )
     else:
         write_arpa(model, output, pieces)
     counts = ", ".join(f"{len(rows):,} {n}-grams" for n, rows in enumerate(arpa_rows(model), 1))

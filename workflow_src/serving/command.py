@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import io
 import logging
 import sys
 from collections import Counter
@@ -224,9 +223,6 @@ def translate(options: Options) -> None:
                         file.writelines(f"{line}\n" for line in lines)
                 continue
             output = console.standard_output(", or use --output")
-            # The same bytes whatever the terminal's own encoding is.
-            if isinstance(output, io.TextIOWrapper):
-                output.reconfigure(encoding="utf-8", newline="\n")
             for lines in command.chunks(path, len(pairs) > 1, progress):
                 # Flushed, because a program may wait for it.
                 console.write(output, lines)

@@ -159,7 +159,7 @@ class OpenBundle:
 
     def settings(self, search: str | None, fields: Mapping[str, Any]) -> SearchSettings:
         """Settings of a search (default: the bundle's). Missing `fields` get the bundle's defaults for the search, or
-        else the search's own. The text "none" is None where a setting may be None.
+        else the search's own. None, or the text "none", is None where a setting may be None, else the default.
 
         Raises ConfigError for a search that the bundle lacks, for fields that the search lacks, that are out of range
         or without effect; InputError for a system that translates nothing.
@@ -170,9 +170,11 @@ class OpenBundle:
             if name not in kind.model_fields:
                 raise ConfigError(name, problem=f"no setting of search {declared.name}", allowed=kind.model_fields)
         roles = kind.named("role")
-        turned_off = [name for name in roles if name in fields and fields[name] is None]
+        turned_off = [name for name in roles if name in fields and fields[name] in (None, "none")]
         defaults = bundle.defaults(self.description, declared, turned_off)
-        changed = {name: value for name, value in fields.items() if value is not None or name in roles}
+        # None in place of a number that may not be None is the default.
+        changed = {name: "none" if value is None else value for name, value in fields.items()}
+        changed = {name: value for name, value in changed.items() if value != "none" or kind.may_be_none(name)}
         settings = parse(kind, kind.with_none({**defaults, **changed}))
         # Dev may have chosen a default of the bundle beside a setting that turns it off.
         settings.check_used(names=changed)

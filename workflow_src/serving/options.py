@@ -53,7 +53,7 @@ def parse(words: list[str] | None) -> Options:
     early_parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     early_parser.add_argument("--bundle")
     early_parser.add_argument("--search")
-    early_parser.add_argument("--plugins", nargs="+", default=[])
+    early_parser.add_argument("--plugins", nargs="+", action="extend", default=[])
     early, _ = early_parser.parse_known_args(words)
     registry.use([*registry.used_modules(), *early.plugins])
     description = failure = None
@@ -75,15 +75,20 @@ def parse(words: list[str] | None) -> Options:
             raise failure
         parser.error(f"unrecognized arguments: {' '.join(unknown)}. {PLUGGED.format('an option')}")
     values = vars(parsed)
+    values["input"] = [_path("--input", text) for text in values["input"]]
     if values["output"] is not None:
-        # The path "" would be the folder where the command runs.
-        if not values["output"]:
-            raise ConfigError("--output", "", problem="it names no file", hint="name one, or remove it")
-        values["output"] = console.user_path(values["output"])
+        values["output"] = _path("--output", values["output"])
     if values["interactive"]:
         _check_interactive(values)
     settings = {name: value for name in _settings() if (value := values.pop(name)) is not None}
     return Options(**values, settings=settings)
+
+
+def _path(name: str, text: str) -> Path:
+    """The path of an option. Raises ConfigError for "", which would be the folder where the command runs."""
+    if not text:
+        raise ConfigError(name, "", problem="it names no file", hint="name one, or remove it")
+    return console.user_path(text)
 
 
 def _check_interactive(values: Mapping[str, Any]) -> None:
@@ -116,7 +121,12 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
     parser.add_argument("--bundle", required=True, help="folder of an exported system")
     parser.add_argument("--search", help=f"default: {default.replace('%', '%%')}")
     parser.add_argument(
-        "--plugins", nargs="+", default=[], metavar="PACKAGE", help="plug-ins that the bundle or the search needs"
+        "--plugins",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PACKAGE",
+        help="plug-ins that the bundle or the search needs",
     )
     parser.add_argument(
         "--remove-repetitions", choices=REMOVALS, help=f"default: none for {exempt}, {removal} for all others"
@@ -161,8 +171,8 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
     parser.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     parser.add_argument(
         "--input",
-        type=console.user_path,
         nargs="+",
+        action="extend",
         default=[],
         metavar="FILE",
         help="files or folders instead of standard input",
@@ -241,8 +251,12 @@ def translate_command(
         value, default = getattr(values, name), defaults.get(name, kind.default(name))
         if name not in roles and value != default:
             words += option_words(name, value)
-    if description.plugins:
-        words += ["--plugins", *(plugin.module for plugin in description.plugins)]
+    owners = registry.members().owners
+    families = [network.family for network in description.models.values()]
+    asked = [owners.get(("search", search.name)), *(owners.get(("family", family)) for family in families)]
+    modules = [plugin.module for plugin in description.plugins] + [owner.module for owner in asked if owner]
+    if modules:
+        words += ["--plugins", *dict.fromkeys(modules)]
     device, precision, engine = placement(decode.engine, decode.compute_type, device, precision)
     # CPUs compute in float32 by default.
     precision = "auto" if (device, precision) == ("cpu", "float32") else precision

@@ -49,6 +49,15 @@ log = logging.getLogger("continuum")
 OPTIONS = {field.name for field in dataclasses.fields(Request)} - {"settings", "networks"}
 
 
+def _check_engine(description: Description, engine: str) -> None:
+    """Raises ConfigError for an engine that is asked for the folder of another one."""
+    imported = any(registry.families()[network.family].imported for network in description.models.values())
+    # A model that was made elsewhere has no other engine.
+    if engine != AUTO and not (imported and engine == EAGER):
+        problem = f"it is for bundles, and this is a folder of {description.engine}"
+        raise ConfigError("engine", engine, problem=problem, hint="remove it, or give the bundle")
+
+
 class Translator:
     """A trained system, ready to translate with the engine that `load` chose.
 
@@ -106,11 +115,7 @@ class Translator:
         check_threads(threads)
         description = read_bundle(folder)
         if description.engine is not None:
-            imported = any(registry.families()[network.family].imported for network in description.models.values())
-            # A model that was made elsewhere has no other engine.
-            if engine != AUTO and not (imported and engine == EAGER):
-                problem = f"it is for bundles, and {folder} is the folder of another engine"
-                raise ConfigError("engine", engine, problem=problem, hint="remove it")
+            _check_engine(description, engine)
             subwords, session = open_engine_folder(folder, description, device, precision, threads)
             models = {name: session.network.eval() for name in description.models if session.network}
             # The library chooses its device itself; the runtime has the kind of device.
@@ -130,6 +135,9 @@ class Translator:
         fast and fast-int8 are modes of an engine of `engines/`, which depends on the device. Traces, and searches that
         it does not serve (`Engine.serves`), are eager. Raises InputError where `engine` cannot serve; auto always can.
         """
+        if self.description.engine is not None:
+            _check_engine(self.description, engine)
+            return self
         family, eager = self._bundle.family, self._selected.eager
         self.engine, declared = choose(engine, self.device, self.precision, family, self.searches)
         session = eager

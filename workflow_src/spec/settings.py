@@ -106,11 +106,15 @@ class SearchSettings(Frozen):
         """
         result = dict(values)
         for name, value in values.items():
-            if value == "none" and type(None) in get_args(cls.model_fields[name].annotation):
+            if value == "none" and cls.may_be_none(name):
                 result[name] = None
                 if cls.default(name) is None:
                     del result[name]
         return result
+
+    @classmethod
+    def may_be_none(cls, name: str) -> bool:
+        return type(None) in get_args(cls.model_fields[name].annotation)
 
     @classmethod
     def has_effect(cls, name: str, values: Mapping[str, Any]) -> bool:

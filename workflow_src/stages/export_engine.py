@@ -56,6 +56,8 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     # The bundle may have searches that this engine does not compute.
     served_searches = [search for search in description["searches"] if search in served(engine, family)]
     changed = {"engine": engine.name, "searches": served_searches, "models": models, "provenance": made_by}
+    # Systems that the bundle carries are not in the folder.
+    changed["defaults"] = {name: value for name, value in description["defaults"].items() if name == "search"}
     write_json(folder / DESCRIPTION, description | changed)
     version = "".join(f" {version}" for version in exported.versions.values())
     return f"{bundle.description.system} is in {folder}, for {engine.title}{version}"

@@ -320,3 +320,11 @@ def test_operations_of_jobs_add_up():
     assert ranked - own == counting.scoring(
         counting.without_weights("transformer", plan.system("teacher").model, counted.sizes), 12, 4
     )
+
+
+def test_counts_that_cannot_be_kept_are_a_warning(tmp_path, monkeypatch, capsys):
+    (tmp_path / "work").write_text("")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(operations, "FILE", tmp_path / "work" / "operations.json")
+    assert estimated("experiment=smoke").nodes["train", "lvm"].operations
+    assert "warning: counted operations are not kept" in capsys.readouterr().err

@@ -1,5 +1,8 @@
 """Which device and engine compute a decode, on real folders; the machine has a GPU or a pretended one."""
 
+import json
+import shutil
+
 import pytest
 import torch
 from pretended_cuda import pretended
@@ -95,6 +98,28 @@ def test_ctranslate2_computes_on_the_cpu_in_the_type_of_the_decode(exported, lin
     translator = open_translator(exported, "auto", "auto", 1, **settings)
     assert (translator.device, translator.precision) == ("cpu", compute_type)
     assert len(translator.translate(lines, "greedy")) == len(lines)
+
+
+def test_the_folder_of_an_engine_has_no_other(exported, lines):
+    translator = open_translator(exported, "cpu", "auto", 1, "ctranslate2", "float32")
+    assert translator.use("auto") is translator and len(translator.translate(lines, "greedy")) == len(lines)
+    with pytest.raises(ConfigError) as refused:
+        translator.use("eager")
+    assert (refused.value.setting, refused.value.value) == ("engine", "eager")
+
+
+def test_a_folder_without_the_systems_that_its_bundle_carries_translates(tiny_bundles, run_stage, lines, tmp_path):
+    """Such as the drafter and the language model of a teacher: the library computes with neither."""
+    pytest.importorskip("ctranslate2", reason="needs the extra fast")
+    carrying = tmp_path / "carrying"
+    shutil.copytree(tiny_bundles["transformer"], carrying)
+    description = json.loads((carrying / "bundle.json").read_text())
+    description["defaults"] |= {"language_model": "lm"}
+    (carrying / "bundle.json").write_text(json.dumps(description))
+    words = ["--settings", "{}", "--bundle", str(carrying), "--output-folder", str(tmp_path / "ctranslate2")]
+    run_stage("export_engine", ["--engine", "ctranslate2", *words])
+    translator = open_translator(tmp_path / "ctranslate2", "cpu", "auto", 1, "ctranslate2", "float32")
+    assert len(translator.translate(lines, "beam")) == len(lines)
 
 
 def test_float16_needs_a_gpu(exported):

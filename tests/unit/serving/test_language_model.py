@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -139,6 +141,18 @@ def test_a_carried_language_model_can_be_left_out(bundles, tmp_path):
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
 
 
+def test_none_switches_off_what_a_bundle_has_as_default(bundles, run_stage):
+    choice = {"experiment": "e", "rows": [], "search_defaults": {"ctc-beam": {"beam_threshold": 2.0}}}
+    folder = bundles.carrying.parent / "narrow"
+    words = ["--settings", json.dumps(choice | {"remove_repetitions": None}), "--bundle", str(bundles.carrying)]
+    run_stage("finish_bundle", [*words, "--output-folder", str(folder)])
+    narrow = load(folder)
+    thresholds = [narrow.request("ctc-beam", beam_threshold=value).settings.beam_threshold for value in (None, "none")]
+    assert narrow.request("ctc-beam").settings.beam_threshold == 2.0 and thresholds == [None, None]
+    # A number that may not be None keeps its default.
+    assert narrow.request("ctc-beam", beam=None).settings == narrow.request("ctc-beam").settings
+
+
 TUNED = {"lm_weight": 1.5, "word_bonus": 0.5}
 
 
@@ -163,6 +177,9 @@ def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
     assert carrying.request("ctc-beam", language_model=load(bundles.other)).settings.lm_weight == 1.5
     without = {"language_model": None}
     assert carrying.request("ctc-beam", **without).settings == plain.request("ctc-beam", **without).settings
+    # The text of the command line means the same.
+    named = {"language_model": "none"}
+    assert carrying.request("ctc-beam", **named).settings == carrying.request("ctc-beam", **without).settings
     # Decodes give settings of all names.
     search_settings = plain.request("ctc-beam", beam=3).settings
     assert carrying.request(search_settings).settings == search_settings
@@ -332,6 +349,15 @@ def test_the_command_writes_to_standard_output_as_to_a_file(bundles, tmp_path, c
     assert written.err.rpartition(": ")[2] == said.rpartition(": ")[2]
     sections = [line for line in written.out.splitlines() if line.startswith("ngram ")]
     assert sections[0].partition("=")[2] in written.err
+
+
+def test_standard_output_is_utf8_whatever_the_locale_is(bundles, monkeypatch):
+    """Subwords may begin with a character that Latin-1 lacks."""
+    written = io.TextIOWrapper(io.BytesIO(), encoding="latin-1")
+    monkeypatch.setattr(sys, "stdout", written)
+    cli.main(["export-arpa", "--bundle", str(bundles.lm)])
+    text = written.buffer.getvalue().decode("utf-8")
+    assert text.rstrip().endswith("\\end\\") and not text.isascii()
 
 
 def test_the_command_says_where_there_is_no_language_model(bundles, tmp_path):

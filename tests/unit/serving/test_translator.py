@@ -686,6 +686,24 @@ def test_an_output_that_cannot_be_is_refused_before_anything_is_read(tiny_bundle
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "file").read_text() == "kept"
 
 
+def test_every_input_is_translated_however_often_the_option_stands(tiny_bundles, tmp_path, in_process):
+    for name in ("a.de", "b.de"):
+        (tmp_path / name).write_text("der Hund\n")
+    words_of_inputs = [word for name in ("a.de", "b.de") for word in ("--input", tmp_path / name)]
+    words = ("--bundle", tiny_bundles["lvm"], *words_of_inputs, "--output", tmp_path / "out", "--device", "cpu")
+    assert in_process(*words)[0] == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.de", "b.de"]
+
+
+def test_an_empty_input_is_no_folder(tiny_bundles, tmp_path, in_process, monkeypatch):
+    """Such as that of a variable that is not set; the path "" is the current folder."""
+    (tmp_path / "notes.txt").write_text("der Hund\n")
+    monkeypatch.chdir(tmp_path)
+    code, out, error = in_process("--bundle", tiny_bundles["lvm"], "--input", "", "--output", tmp_path / "out")
+    assert (code, out) == (1, "") and error.startswith("error: --input is '': it names no file; ")
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_file_behind_a_link_is_written_and_the_link_stays(tiny_bundles, tmp_path, in_process):
     target, link = tmp_path / "far/target.txt", tmp_path / "link.txt"
     target.parent.mkdir()
