@@ -13,7 +13,7 @@ import yaml
 from conftest import PROJECT
 
 from workflow_src import registry
-from workflow_src.config import Plan, datasets, experiment, load
+from workflow_src.config import Plan, datasets, experiment, load, preparation, relations, runtime
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name
 from workflow_src.spec import Frozen
@@ -142,7 +142,7 @@ def settings() -> dict[str, type[Frozen]]:
     classes |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
     classes |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
     classes |= {f"recipe.clean.{name}": filter.settings for name, filter in registry.filters().items()}
-    for module in (datasets, experiment):
+    for module in (datasets, experiment, preparation, relations, runtime):
         kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
         classes |= {kind.__name__: kind for kind in kinds if kind is not Frozen}
     return classes

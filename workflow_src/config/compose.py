@@ -63,7 +63,7 @@ def extended(raw: dict[str, Any], chain: tuple[str, ...] = ()) -> dict[str, Any]
     if parent is not None:
         settings = inherited(experiment(parent, "extends", chain))
         merged = laid_over(settings, _without(raw, "extends"))
-        _check_new_recipe(settings.get("recipe") or {}, raw.get("recipe") or {})
+        _check_new_recipe(settings.get("recipe") or {}, merged.get("recipe") or {})
         return merged
     raw = merge({}, raw)
     if _layer(raw).only is not None:
@@ -105,16 +105,22 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     return reduced | {"systems": {name: system for name, system in systems.items() if name in names}}
 
 
-def _check_new_recipe(parent: dict[str, Any], own: dict[str, Any]) -> None:
+def _check_new_recipe(parent: dict[str, Any], merged: dict[str, Any]) -> None:
     """Raises ConfigError for another corpus or direction in the folder of the extended recipe, whose files it would
     replace."""
-    changed = [name for name in ("dataset", "source", "target") if own.get(name, parent.get(name)) != parent.get(name)]
-    if isinstance(own.get("dataset"), dict) and "name" not in own["dataset"]:
-        # It is not valid, and refused for that.
-        changed.remove("dataset")
-    if changed and parent.get("name") is not None and own.get("name", parent["name"]) == parent["name"]:
-        problem = f"it names the folder of another {changed[0]}, whose files would be replaced"
-        raise ConfigError("recipe.name", parent["name"], problem=problem, hint="give the recipe a name of its own")
+    name = parent.get("name")
+    if name is None or merged.get("name") != name:
+        return
+    before, after = ([_dataset_name(recipe), recipe.get("source"), recipe.get("target")] for recipe in (parent, merged))
+    if None not in after and before != after:
+        what = "another corpus" if before[0] != after[0] else "the opposite direction"
+        problem = f"it is the folder of {what}, whose files would be replaced"
+        raise ConfigError("recipe.name", name, problem=problem, hint="give the recipe a name of its own")
+
+
+def _dataset_name(recipe: dict[str, Any]) -> Any:
+    dataset = recipe.get("dataset")
+    return dataset.get("name") if isinstance(dataset, dict) else dataset
 
 
 def _check_removed(removed: Iterable[str], extended_systems: dict[str, Any], merged_systems: dict[str, Any]) -> None:

@@ -154,7 +154,7 @@ class RowsPart(PartFields):
     minimum_score: float | None = Field(None, description="rows with a lower score are left out")
 
     @model_validator(mode="after")
-    def _scores(self):
+    def _scores_and_columns(self):
         if self.minimum_score is not None and not self.has_scores:
             raise ConfigError("minimum_score", self.minimum_score, problem="score_column is None", hint="set both")
         if len(set(self.columns.values())) < len(self.columns):

@@ -110,7 +110,8 @@ def other_format(start: bytes, path: str | Path, contents: Contents = "text") ->
     if _SHIFT_TO_JAPANESE.search(start):
         advice = "convert it, as by `iconv -f ISO-2022-JP -t UTF-8`"
         return ArtifactError(path, "is text in ISO-2022-JP, not in UTF-8", advice)
-    if contents != "TMX" and start.count(b"\r") > 1 and b"\n" not in start:
+    is_text = contents != "TMX" and b"\0" not in start and compression(start) is None
+    if is_text and start.count(b"\r") > 1 and b"\n" not in start:
         advice = r"convert them, as by `tr '\r' '\n'`"
         return ArtifactError(path, "has lines that end in CR alone, which is no line end here", advice)
     return None

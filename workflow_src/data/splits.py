@@ -120,11 +120,11 @@ def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: se
         else:
             split.train.extend(chosen_rows)
     if waiting or not split.train:
+        too_long_words = f"; {len(too_long)} are left out as too long (longest: {settings.longest})" if too_long else ""
         raise ArtifactError(
             "the corpus",
             f"has {len(pairs)} pairs in {len(order)} groups of connected sentences, too few for {settings.dev} dev and "
-            f"{settings.test} test pairs beside train; pairs over {settings.longest} characters, of which none may be "
-            f"taken: {len(too_long)}",
+            f"{settings.test} test pairs beside train{too_long_words}",
             "lower dev and test under split" + (", or raise its longest" if too_long else ""),
         )
     draw.shuffle(split.train)

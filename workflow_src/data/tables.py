@@ -7,7 +7,6 @@ import csv
 import functools
 import itertools
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -18,8 +17,6 @@ from workflow_src.errors import ArtifactError
 
 # Characters of a cell of CSV.
 LONGEST_CELL = 1 << 24
-# A cell that a writer of CSV put in quotes, with a quote inside.
-QUOTED = re.compile(r'\s*"(?:[^"]|"")*""(?:[^"]|"")*"\s*')
 NO_QUOTES = "set quoted: false in its part if quotes are text"
 # Names of columns that name no language.
 SIDES = ("source", "target", "src", "tgt", "trg")
@@ -89,7 +86,11 @@ def _rows_of_cells(
     Raises ArtifactError naming the table and the line where quotes do not fit, or where rows differ in their columns,
     as after a quote that is never closed, or with a separator inside of a text.
     """
-    rows = _quoted_rows(lines, part.separator, name) if part.is_quoted else _plain_rows(lines, part.separator, name)
+    rows = (
+        _quoted_rows(lines, part.separator, name)
+        if part.is_quoted
+        else _plain_rows(lines, part.separator, name, part.quoted is not None)
+    )
     width = None
     for number, cells in rows:
         if not cells:
@@ -106,12 +107,20 @@ def _rows_of_cells(
         yield number, cells
 
 
-def _plain_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:
+def _plain_rows(lines: Iterable[str], separator: str, name: str, stated: bool) -> Iterator[tuple[int, list[str]]]:
     for number, line in enumerate(lines, 1):
         cells = line.split(separator) if line.strip() or separator in line else []
-        if any(map(QUOTED.fullmatch, cells)):
+        if not stated and any(map(_is_quoted, cells)):
             _warn_of_quotes(name)
         yield number, cells
+
+
+def _is_quoted(cell: str) -> bool:
+    """Whether a writer of CSV put a cell in quotes, with a quote inside."""
+    cell = cell.strip()
+    return (
+        len(cell) > 3 and cell[0] == cell[-1] == '"' and '""' in cell[1:-1] and '"' not in cell[1:-1].replace('""', "")
+    )
 
 
 def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tuple[int, list[str]]]:

@@ -15,6 +15,8 @@ from workflow_src.errors import ArtifactError
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 # Inline elements whose content is the code of a document's format, not text.
+# Two characters that end one word, or a sentence, and begin another.
+BETWEEN_WORDS = re.compile(r"^(?:[^\W\d_](?=[A-ZÀ-ÖØ-Þ])|[.!?:;,](?=[A-Za-zÀ-ÖØ-öø-ÿ0-9]))")
 NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
 # From this line on, the library keeps the lines of texts alone.
 FIRST_LONG_LINE = 65535
@@ -161,8 +163,10 @@ def _pieces(element: Any, name: str) -> tuple[list[str], int]:
             inner, inner_count = _pieces(child, name)
             pieces += inner
             inline += inner_count
-        elif etree.QName(child).localname == "ph" and (child.tail or "")[:1].isalnum():
-            # A line break, or a picture: the words beside it are two.
+        elif etree.QName(child).localname == "ph" and BETWEEN_WORDS.search(
+            "".join(pieces)[-1:] + (child.tail or "")[:1]
+        ):
+            # A line break, or a picture.
             pieces.append(" ")
         pieces.append(child.tail or "")
     return pieces, inline

@@ -130,7 +130,7 @@ class _LinearAligned(torch.autograd.Function):
             smoothed = (1 - smoothing) * aligned.losses
             if smoothing:
                 # The mean logit of a slot is that of the mean row of the matrix.
-                means = wide(narrow_hidden) @ wide(narrow_weight).mean(0) + bias.mean() - normalisers
+                means = wide(narrow_hidden) @ narrow_weight.mean(0, dtype=bias.dtype) + bias.mean() - normalisers
                 smoothed = smoothed.index_add(0, rows, -spread[rows] * means)
             if any(ctx.needs_input_grad):
                 ctx.normalised, ctx.smoothing, ctx.slots = aligned.normalised, smoothing, len(rows)

@@ -304,7 +304,7 @@ def run(inputs: Inputs) -> str:
                     " and ".join(map(str, texts[origin][: len(codes)])),
                     f"have no {units(codes)} for {name} after normalisation ({words(dropped[origin])})",
                     "check the texts and recipe.normalisation"
-                    + (", and every and longest under split" if settings.split and name not in texts else ""),
+                    + (", and split.every and split.longest" if settings.split and name not in texts else ""),
                 )
         inputs.summary.unlink(missing_ok=True)
     looks_tokenised = shares_of(

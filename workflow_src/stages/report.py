@@ -65,7 +65,7 @@ def describe(material: Material, command_line: str) -> dict[str, Any]:
     content = material.corpus.model_dump(mode="json", exclude_unset=True)
     texts = {
         key: content.get(key)
-        for key in ("pairs", "words", "read", "dropped", "found_in_train", "round_trip_bleu", "sha256")
+        for key in ("pairs", "words", "read", "dropped", "found_in_train", "found_in_dev", "round_trip_bleu", "sha256")
     }
     texts["encoded"] = {name: {"pairs": text.pairs, "dropped": text.dropped} for name, text in material.encoded.items()}
     manifest, speed = material.manifest, material.speed

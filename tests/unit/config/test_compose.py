@@ -387,8 +387,9 @@ def test_another_corpus_or_direction_has_a_folder_of_its_own(recipe):
     """Under the extended recipe's name, its files would be replaced without a word."""
     with pytest.raises(ConfigError, match=r"recipe.name .* would be replaced.* a name of its own"):
         load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
-    source = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["recipe"]["source"]
-    assert load({"experiment": "mine", "extends": "smoke", "recipe": {"source": source}})
+    own = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["recipe"]
+    for same in ({"source": own["source"]}, {"dataset": own["dataset"]}):
+        assert load({"experiment": "mine", "extends": "smoke", "recipe": same})
 
 
 def test_systems_that_exchange_their_roles_are_compared():

@@ -156,6 +156,8 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("numbers", {}, ("hi", "en"), ("5 लाख रुपये", "500,000 rupees"), None),
         ("numbers", {}, ("de", "en"), ("1.200.000 Euro", "1.2 Million euros"), None),
         ("numbers", {}, ("de", "en"), ("5,2 Milliarden Jahre", "5.2 billion years"), None),
+        ("numbers", {}, ("de", "en"), ("zwei Millionen", "2 million"), None),
+        ("numbers", {}, ("de", "en"), ("13,50 Euro", "1.50 euros"), "min_share"),
         ("numbers", {}, ("de", "en"), ("um 20.30 Uhr", "at 8:30 pm"), None),
         ("numbers", {}, ("de", "en"), ("um 20.30 Uhr", "at 9:30 pm"), "min_share"),
         ("numbers", {"written_out": 2}, ("de", "en"), ("drei Äpfel", "3 apples"), "min_share"),

@@ -68,6 +68,8 @@ def test_other_formats_are_named_with_what_to_do(tmp_path, name, content, kind, 
 def test_lines_that_end_in_a_carriage_return_are_refused_and_not_joined(tmp_path, name):
     """As spreadsheets of old Macintosh computers write them. A single one at the end of a text is no line end."""
     assert "end in CR alone" in other_format(b"eins\rzwei\r", tmp_path / name).problem
+    # Compressed bytes may hold any.
+    assert other_format(b"\x1f\x8b\x08\x00\r\r", name) is None
     assert other_format(b"eins\r", name) is None and other_format(b"eins\r\nzwei\r\n", name) is None
 
 

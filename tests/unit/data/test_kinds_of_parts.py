@@ -254,6 +254,8 @@ def test_inline_elements_are_left_out_with_their_code_and_counted():
             unit(("en", "A <![CDATA[<b>]]> &lt;i>"), ("de", "<ut>q</ut>")),
             # A line break between words, and a note before a comma; bold letters of a word.
             unit(("en", "One.<ph>{br}</ph>Two<ph>1</ph>, <bpt i='1'>b</bpt>t<ept i='1'>b</ept>hree"), ("de", "Eins")),
+            # A hyphen that may be, and characters of a language without spaces.
+            unit(("en", "(<ph/>Top sur<ph/>face"), ("de", "中<ph/>文")),
         )
     )
     pairs, corpus = read({"tmx": "x.tmx"})
@@ -261,8 +263,9 @@ def test_inline_elements_are_left_out_with_their_code_and_counted():
         ("Weiter mit dem &ä", "Press to go on."),
         ("", "A <b> <i>"),
         ("Eins", "One. Two, three"),
+        ("中文", "(Top surface"),
     ]
-    assert corpus.inline_elements == {"train": 11} and not corpus.dropped["train"]
+    assert corpus.inline_elements == {"train": 14} and not corpus.dropped["train"]
 
 
 def test_forms_of_tmx():

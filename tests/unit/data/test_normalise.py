@@ -232,10 +232,10 @@ def test_reasons_to_drop(source, target, training, expected):
     assert drop_reason(source, target, settings, ("de", "en"), training) == expected
 
 
-def test_lengths_are_counted_in_characters_where_words_have_no_spaces():
+def test_words_are_estimated_from_characters_where_they_have_no_spaces():
     ratio = NormalisationConfig(max_length_ratio=3.0)
     chinese, english = "我今天早上去学校上课。", "I went to class at school this morning ."
     assert drop_reason(chinese, english, ratio, ("zh", "en"), True) is None
     assert drop_reason(english, chinese, ratio, ("en", "zh"), True) is None
     assert drop_reason(chinese * 4, english, ratio, ("zh", "en"), True) == "length_ratio"
-    assert drop_reason(chinese, english, NormalisationConfig(max_words=10), ("zh", "en"), True) == "max_words"
+    assert drop_reason(chinese, english, NormalisationConfig(max_words=7), ("zh", "en"), True) == "max_words"

@@ -379,7 +379,7 @@ def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
     write_raw(tmp_path / "raw", {"train.ro": paragraphs, "train.en": paragraphs})
     normalise(tmp_path, code=1, split=CONNECTED)
     message = error(capsys)
-    assert "over 500 characters" in message and "300; " in message and "raise its longest" in message
+    assert "300 are left out as too long (longest: 500)" in message and "raise its longest" in message
 
 
 def test_every_nth_pair_that_can_be_used_becomes_dev(tmp_path):

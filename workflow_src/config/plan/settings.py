@@ -158,11 +158,12 @@ class Settings(Inputs):
         """Everything of one system that changes its weights, except the seed."""
         resolved = self.loaded.systems[system]
         fields = System.COUNTED if resolved.family.fit else System.LEARNT
-        related = resolved.filled | ({"init_from": resolved.init_from} if resolved.init_from else {})
-        # Which system is which: Snakemake compares the list of files alone. The job knows it by the names of its files.
-        roles = {"related": related} if len(related) > 1 and self.form == "compared" else {}
         content = self._dump(resolved, include=fields, exclude=None if self.full else System.WITHOUT_EFFECT)
-        return settings_json(content | roles)
+        related = {"base": resolved.base, "roles": resolved.roles, "init_from": resolved.init_from}
+        if self.form == "compared" and len(resolved.filled) + bool(resolved.init_from) > 1:
+            # Which system is which: Snakemake compares the list of files alone, whose names tell the job.
+            content |= {name: value for name, value in related.items() if value}
+        return settings_json(content)
 
     def settings_import(self, system: str) -> str:
         """A system made elsewhere, beside its files."""

@@ -57,6 +57,7 @@ NO_DIGIT = re.compile(r"\D+")
 # Groups that may as well be a whole number and a fraction.
 ONE_GROUP = re.compile(r"\d{1,3}[.,]\d{3}")
 NOON = 12
+TIME = re.compile(r"\s?(?:[Uu]hr|h)\b")
 
 
 def _value(whole: str, fraction: str = "", zeros: int = 0) -> Value:
@@ -88,8 +89,9 @@ def readings(match: re.Match[str]) -> Readings:
     if scale := match["letter"] or match["word"] or match["sign"]:
         zeros = SCALES[scale.lower() if match["word"] else scale]
         values += [_value(*part, number) for part in parts for number in zeros]
-    if whole and len(fraction) == 2 and NOON < int(whole) < 2 * NOON:
-        # 20.30 may be half past eight.
+    is_time = whole and len(fraction) == 2 and (":" in number or TIME.match(match.string, match.end()))
+    if is_time and NOON < int(whole) < 2 * NOON:
+        # 20.30 Uhr may be half past eight.
         values.append(_value(str(int(whole) - NOON), fraction))
     return frozenset(values)
 
@@ -128,7 +130,7 @@ def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     least, written_out = settings.min_share, settings.written_out
 
     def may_be_a_word(number: Readings) -> bool:
-        return all(not fraction and len(whole) < 10 and int(whole or 0) <= written_out for whole, fraction in number)
+        return any(not fraction and len(whole) < 10 and int(whole or 0) <= written_out for whole, fraction in number)
 
     def judge(pair: Pair) -> Verdict:
         source, target, _ = pair

@@ -128,7 +128,7 @@ def warnings(
     corpus: CorpusSummary, texts: Mapping[str, EncodedText], unread: Mapping[str, int], test_sets: Sequence[str]
 ) -> list[str]:
     """Points for the summary: a notable share of training pairs that is left out, text that looks tokenised, and test
-    pairs that are in train.
+    pairs that are in train or dev.
 
     `unread` has the training pairs, by system, that it has no positions for.
     """

@@ -98,7 +98,7 @@ def deciding(candidates: Iterable[Row]) -> list[tuple[Row, Figures]]:
 def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[Row]]:
     """The best candidate, and those within the margin of it in each of the figures that decide, the fastest first.
 
-    Times of different machines do not compare: those that were timed on another one than the best candidate are left
+    Times of different machines do not compare: those that were timed on another one than the best of these are left
     out. The first of the metrics decides which one is the best. Of equally fast ones, and of those without a latency,
     the best comes first.
     """
@@ -117,12 +117,15 @@ def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[R
     close = [
         (candidate, ours)
         for candidate, ours in decided
-        if best[0].latency_ms is None or candidate.latency_ms is None or candidate.machine == best[0].machine
         if all(
             metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
             for metric, figure in best[1].items()
         )
     ]
+    # The best that was timed says which machine's times count.
+    timed = [pair for pair in close if pair[0].latency_ms is not None]
+    machine = max(timed, key=goodness)[0].machine if timed else None
+    close = [pair for pair in close if pair[0].latency_ms is None or pair[0].machine == machine]
     return best[0], [candidate for candidate, _ in sorted(close, key=speed_and_goodness, reverse=True)]
 
 

@@ -74,15 +74,18 @@ def _trade(lines: Sequence[Line], evidence: Evidence) -> list[Fact]:
     reasons = _distinct([*unfit.values(), *([] if usable else map(evidence.too_bad, candidates))])
     if not judged or not usable:
         return [_best_of_both(candidates, rivals, evidence, reasons)]
+    left_out = (
+        f"Nothing is concluded about the other {len(rivals) - len(judged)}: {_listed(reasons)}." if reasons else ""
+    )
     if not timed or not evidence.pairs:
-        return [_best_of_both(usable, judged, evidence)]
+        best = _best_of_both(usable, judged, evidence)
+        return [dataclasses.replace(best, note=" ".join(filter(None, [best.note, left_out])))]
     beaten = [any(evidence.as_good(line, rival) for line in _faster(usable, rival)) for rival in judged]
     unknown = [any(evidence.cannot_tell(line, rival) for line in _faster(usable, rival)) for rival in judged]
     untold = sum(is_unknown and not is_beaten for is_unknown, is_beaten in zip(unknown, beaten, strict=True))
-    best = _best_trade(usable, judged, evidence) or _best_of_both(usable, judged, evidence)
-    notes = [best.note, beaten_words(sum(beaten), untold, len(judged))]
-    if reasons:
-        notes.append(f"Nothing is concluded about the other {len(rivals) - len(judged)}: {', '.join(reasons)}.")
+    all_rivals = "every compared autoregressive one" if left_out else "every autoregressive one"
+    best = _best_trade(usable, judged, evidence, all_rivals) or _best_of_both(usable, judged, evidence)
+    notes = [best.note, beaten_words(sum(beaten), untold, len(judged)), left_out]
     return [dataclasses.replace(best, note=" ".join(filter(None, notes)))]
 
 
@@ -103,11 +106,17 @@ def beaten_words(beaten: int, untold: int, rivals: int) -> str:
     )
 
 
+def _listed(reasons: Sequence[str]) -> str:
+    """The first of some reasons, and the number of the others."""
+    more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
+    return f"{', '.join(reasons[:MOST_REASONS])}{more}"
+
+
 def _distinct(reasons: Iterable[str | None]) -> list[str]:
     return list(dict.fromkeys(filter(None, reasons)))
 
 
-def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence) -> Fact | None:
+def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Evidence, all_rivals: str) -> Fact | None:
     """The fastest row that is as good as every autoregressive one and faster than the best of them, or else the largest
     gain in speed at equal quality; None without either."""
     as_good = [
@@ -119,11 +128,14 @@ def _best_trade(usable: Sequence[Line], rivals: Sequence[Line], evidence: Eviden
     ]
     if as_good:
         line, best = min(as_good, key=lambda pair: (pair[0].milliseconds, -pair[0].goodness))
-        return _compared("the fastest row as good as every autoregressive one", line, best, evidence)
+        return _compared(f"the fastest row as good as {all_rivals}", line, best, evidence)
     equal = [
         (line, rival)
         for line in usable
-        if (rival := line.rival) and line in _faster(usable, rival) and evidence.as_good(line, rival)
+        if (rival := line.rival)
+        and line in _faster(usable, rival)
+        and evidence.as_good(line, rival)
+        and evidence.as_good(rival, line)
     ]
     if not equal:
         return None
@@ -153,8 +165,7 @@ def _best_of_both(
     fact = _compared(title, line, rival, evidence)
     if not reasons:
         return fact
-    more = f", and {len(reasons) - MOST_REASONS} more" if len(reasons) > MOST_REASONS else ""
-    note = f"Nothing is concluded: {', '.join(reasons[:MOST_REASONS])}{more}."
+    note = f"Nothing is concluded: {_listed(reasons)}."
     if any(map(evidence.still_learning, (line, rival))):
         note += " Raise training.max_steps of such a system."
     return dataclasses.replace(fact, intervals={}, note=note)

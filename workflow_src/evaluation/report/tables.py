@@ -122,8 +122,8 @@ def _against_the_fastest(table: list[Group], evidence: Evidence) -> list[Group]:
             return line
         best = max(of_kind, key=lambda peer: peer.goodness)
         as_good = [peer for peer in of_kind if evidence.as_good(peer, line)]
-        better_than = [best] if evidence.as_good(line, best) else []
-        rival = min(as_good or better_than, key=lambda peer: peer.milliseconds, default=None)
+        beaten = [best] if evidence.as_good(line, best) else []
+        rival = min(as_good or beaten, key=lambda peer: peer.milliseconds, default=None)
         if rival is None:
             return line
         gain = rival.milliseconds / latency

@@ -126,7 +126,11 @@ def needs_table(
     metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
-    in_rows = {name for key in rows for name in (key[0], *rows[key].row.decode.others.values())}
+    in_rows = {
+        name
+        for candidate in rows.values()
+        for name in (candidate.shown.system.name, candidate.shown.system.group, *candidate.row.decode.others.values())
+    }
     learning = ", ".join(name for name in inputs.unfinished if name in in_rows)
     rule = f"The fastest within {close} of the best one of their kind; “{FASTEST_NEED}” allows {fastest}."
     notes = {
