@@ -838,7 +838,7 @@ def test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing(f
                 "    length_penalty: Annotated",
                 "    sharpness: Annotated[float, Option()] = 0.5\n    length_penalty: Annotated",
             ),
-            "workflow_src/config/datasets.py": (
+            "workflow_src/config/preparation.py": (
                 "class NormalisationConfig(Frozen):\n",
                 "class NormalisationConfig(Frozen):\n    sharpness: float = 0.5\n\n",
             ),

@@ -31,6 +31,7 @@ from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of as weights_of_model
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, write_json
 from workflow_src.serving.translator import Translator
+from workflow_src.spec import Role
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARATIONS = """
@@ -417,7 +418,7 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
     [
         ({"symbols": ("mask", "mask")}, "the symbols ('mask', 'mask')"),
         ({"symbols": ("a mask",)}, "'a mask'"),
-        ({"needs": {"model": registry.Role()}}, 'the role "model"'),
+        ({"needs": {"model": Role()}}, 'the role "model"'),
         ({"continues": ("width",)}, 'continues the model setting "width"'),
     ],
 )

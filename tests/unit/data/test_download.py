@@ -214,7 +214,8 @@ def test_waits_are_twice_as_long_each_time(tmp_path, server):
 
 def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, server):
     """The stage in a process of its own, as the rule runs it, for a dataset of one table."""
-    part = [{"table": "f", "columns": {"de": 0, "en": 0}}]
+    # Its columns are the two words of a line.
+    part = [{"table": "f", "columns": {"de": 0, "en": 1}, "separator": " "}]
     dataset = {"name": "d", "languages": ["de", "en"], "train": part, "dev": part, "test": part}
     content = {
         "settings": dataset | {"files": {"f": {"url": server.url, "sha256": SUM}}},
