@@ -175,7 +175,7 @@ def test_the_page_numbers_escapes_and_marks():
     assert re.findall(r"Table (\d+)\.</b>", text) == [str(number) for number in range(1, 10)]
     assert "What the figure shows, with its errors." in text and "What the figure shows." in text
     assert "Hund &amp; &lt;i&gt;Katze&lt;/i&gt;" in text and "dog &lt;b&gt;s" in text and "Hund &lt;x&gt;" in text
-    assert "<mark>a dog</mark> dog" in text and "a <mark>big</mark> dog" in text
+    assert "a <mark>dog</mark> dog" in text and "a <mark>big</mark> dog" in text
 
 
 @pytest.mark.parametrize("name", analysed.EVERY)
