@@ -164,7 +164,7 @@ def _pieces(element: Any, name: str) -> tuple[list[str], int]:
             pieces += inner
             inline += inner_count
         elif etree.QName(child).localname == "ph" and BETWEEN_WORDS.search(
-            "".join(pieces)[-1:] + (child.tail or "")[:1]
+            next((piece[-1] for piece in reversed(pieces) if piece), "") + (child.tail or "")[:1]
         ):
             # A line break, or a picture.
             pieces.append(" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -48,7 +49,7 @@ class Evidence:
         deciding = tuple(metric for metric in (default_metrics() if metrics is None else metrics) if metric.decides)
         return cls(seeds, measured, pairs, margin, frozenset(unfinished), deciding)
 
-    @property
+    @functools.cached_property
     def level(self) -> float:
         """The probability that an interval leaves out the true difference: by Bonferroni's correction for all pairs of
         rows that are compared, it is LEVEL for all of them together."""
