@@ -67,7 +67,7 @@ def _systems(plan: Plan, folder: Path) -> list[str]:
             if history and history[-1].get("step", system.training.max_steps) != system.training.max_steps:
                 faults.append(f"{name} stopped at step {history[-1]['step']} of {system.training.max_steps}")
             # A system that continues a trained one is measured before its first update too.
-            begins = system.family.continues is not None or system.family.fit is not None
+            begins = system.family.continues(system.objective) is not None or system.family.fit is not None
             if history and (history[0].get("step") == 0) != begins:
                 faults.append(f"the first validation of {name} is of update {history[0].get('step')}")
             if not json.loads((system_folder / "config.json").read_text()):

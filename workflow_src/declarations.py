@@ -263,7 +263,6 @@ def _learning(family: Family) -> Faults:
             yield f"has no model setting {field}", "add it"
     if family.positions and DECODER_LAYERS not in family.model.model_fields:
         yield f"has positions, and no model setting {DECODER_LAYERS}", "name the number of its decoder's layers so"
-    yield from _unknown("continues the model setting", family.continues or (), family.model.model_fields)
     if not family.searches:
         yield "names no search", "name at least one"
 

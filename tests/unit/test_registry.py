@@ -552,7 +552,6 @@ ELSEWHERE = {"files": lambda _settings: {}, "build": None, "presets": None, "los
         ({"fit": "some.module:fit"}, "fitted at once"),
         ({"model": Frozen}, "no model setting dim"),
         ({"positions": len, "model": registry.families()["transformer"].model}, "no model setting layers"),
-        ({"continues": ("depth",)}, 'model setting "depth"'),
         ({"searches": ()}, "names no search"),
         ({"searches": ("nothing",)}, 'the search "nothing"'),
         ({"engine": "eager"}, "only one of files and engine"),

@@ -59,7 +59,7 @@ careless = dataclasses.replace(family, name="careless", loss="marked.code:carele
 idle = dataclasses.replace(family, name="idle", build="marked.code:build_idle")
 # Only its training works with the critic, and it starts from a trained system with the same network.
 led = dataclasses.replace(
-    family, name="led", searches=("unrepeat",), continues=("dim",),
+    family, name="led", searches=("unrepeat",), continues=lambda _objective: "missing",
     needs={"critic": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
 )
 PLUGIN = Plugin("marked", "1", families=(family, careless, idle, led), searches=(search,))
@@ -419,7 +419,6 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
         ({"symbols": ("mask", "mask")}, "the symbols ('mask', 'mask')"),
         ({"symbols": ("a mask",)}, "'a mask'"),
         ({"needs": {"model": Role()}}, 'the role "model"'),
-        ({"continues": ("width",)}, 'continues the model setting "width"'),
     ],
 )
 def test_declarations_that_cannot_be_used_are_refused(package, change, words):

@@ -117,11 +117,14 @@ class TrainingConfig(Frozen):
             )
         return self
 
-    def sized(self, tokens: int) -> TrainingConfig:
-        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted."""
+    def sized(self, tokens: int, batches: int | None = None) -> TrainingConfig:
+        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted.
+
+        `batches` of `batch_tokens` are those of an epoch; None: estimated by `tokens`.
+        """
         steps = self.max_steps
         if not isinstance(steps, int):
-            steps = steps.updates(tokens, self.batch_tokens)
+            steps = steps.updates(tokens, self.batch_tokens, batches)
         numbers = {
             "warmup_steps": min(steps // WARMUPS, LONGEST_WARMUP),
             "validate_every": share(steps, VALIDATIONS),

@@ -24,6 +24,7 @@ FEWEST_SUBWORDS, MOST_SUBWORDS = 500, 32_000
 ALPHABETS = 200
 # Target tokens of a text that is seen once. One of a hundredth of this is seen ten times.
 SEEN_ONCE = 160_000_000
+UNLIMITED = 10**12
 # Shares of `max_steps` that are a warm-up, the updates between validations and those between saved states.
 WARMUPS, VALIDATIONS, SAVES = 20, 10, 20
 LONGEST_WARMUP, LONGEST_UNSAVED = 4000, 1000
@@ -65,8 +66,15 @@ class AutoStepsConfig(Frozen):
     """How many updates a training makes, by the target tokens of its text. `max_steps: auto` has these defaults."""
 
     epochs: float | None = Field(None, gt=0, description="passes over the text; none: the fewer the larger it is")
-    at_least: int = Field(500, gt=0, description="updates")
-    at_most: int = Field(100_000, gt=0, description="updates")
+    at_least: int = Field(500, gt=0, description="updates; with epochs, 1 is the default")
+    at_most: int = Field(100_000, gt=0, description="updates; with epochs, there is no limit by default")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _epochs_are_made_in_full(cls, raw: Any) -> Any:
+        if isinstance(raw, dict) and raw.get("epochs") is not None:
+            return {"at_least": 1, "at_most": UNLIMITED} | raw
+        return raw
 
     @model_validator(mode="after")
     def _bounds(self):
@@ -74,10 +82,17 @@ class AutoStepsConfig(Frozen):
             raise ConfigError("at_least", self.at_least, allowed=f"at_most, {self.at_most}, or less")
         return self
 
-    def updates(self, tokens: int, batch_tokens: int) -> int:
-        """Updates of `batch_tokens` for a text of `tokens` target tokens, end symbols counted."""
-        tokens_in_all = self.epochs * tokens if self.epochs else math.sqrt(SEEN_ONCE * tokens)
-        return min(max(math.ceil(tokens_in_all / batch_tokens), self.at_least), self.at_most)
+    def updates(self, tokens: int, batch_tokens: int, batches: int | None = None) -> int:
+        """Updates of `batch_tokens` for a text of `tokens` target tokens, end symbols counted.
+
+        `batches` are those of an epoch; None: as many as its target tokens fill. A batch has fewer target tokens than
+        `batch_tokens` where sources are longer than targets, and where lengths differ.
+        """
+        if self.epochs:
+            count = self.epochs * (batches or tokens / batch_tokens)
+        else:
+            count = math.sqrt(SEEN_ONCE * tokens) / batch_tokens
+        return min(max(math.ceil(count), self.at_least), self.at_most)
 
 
 def _steps(value: Any) -> Any:

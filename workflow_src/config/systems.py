@@ -259,17 +259,16 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         for setting in need.agree:
             _check_agree(system, other, setting)
     started = resolved[system.init_from] if system.init_from else None
-    reason = family.continues_training(system.objective)
-    if (family.continues is not None or reason) and not system.initial_weights:
+    problem = family.continues(system.objective)
+    if problem and not system.initial_weights:
         alike = " or ".join(name for name, other in families().items() if other.build == family.build)
         if started is None:
             hint = f"name a system of family {alike}, or add initial_weights"
-            raise ConfigError(f"{where}.init_from", problem=reason or "missing", hint=hint)
+            raise ConfigError(f"{where}.init_from", problem=problem, hint=hint)
         if started.family.build != family.build:
             raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
         # Parts of other settings would be untrained.
-        all_but_dropout = tuple(name for name in type(system.model).model_fields if name != "dropout")
-        for setting in family.continues or all_but_dropout:
+        for setting in type(system.model).model_fields.keys() - {"dropout"}:
             _check_agree(system, started, setting)
     # Of a Transformer that starts from one of another width almost no tensor would be copied. Other networks may share
     # embeddings of one width and differ in dim.

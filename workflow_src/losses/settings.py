@@ -30,7 +30,7 @@ def loss_title(objective: Matches) -> str:
     return "1 - F1 of n-grams" if objective.ngrams else "Training loss"
 
 
-def continues_training(objective: Matches) -> str | None:
+def continues(objective: Matches) -> str | None:
     """Outputs of an untrained system match nothing."""
     return f"objective.ngrams is {objective.ngrams}" if objective.ngrams else None
 

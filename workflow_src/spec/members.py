@@ -218,11 +218,9 @@ class Family:
     start           (model, tensors or None, the family they come from or None, the base or None) -> names of the
                     parameters that were set, or None where the model starts at random; None: tensors that agree in name
                     and shape are copied
-    continues       model settings that must be those of the system that it starts from, which has the same `build`:
-                    `init_from` names it, or `initial_weights` is its file. Its weights are validated before the first
-                    update, too. None: a system may start at random
-    continues_training  (objective settings) -> None, or why a system must start from a trained one of the same
-                    `build`: the problem in a message about `init_from`
+    continues       (objective settings) -> None, or why a system must start from a trained one, as the problem in a
+                    message about `init_from`. That one has the same `build` and the same model settings, but for
+                    dropout; its weights are validated before the first update, too
     rule            name of its training rule; None: train_NAME
     title           of a group of table rows
     order           place among families in tables
@@ -256,8 +254,7 @@ class Family:
     lacks: Callable[[Any], frozenset[str]] = lambda _model: frozenset()
     refuses: Callable[[Any, Search, SearchSettings], str | None] = lambda _model, _search, _settings: None
     start: Code | None = None
-    continues: tuple[str, ...] | None = None
-    continues_training: Callable[[Any], str | None] = lambda _objective: None
+    continues: Callable[[Any], str | None] = lambda _objective: None
     rule: TrainingRule | None = None
     look: Look = Look()
     order: int = 100

@@ -69,8 +69,9 @@ def run(inputs: Inputs) -> str:
     def translations() -> Iterator[dict[str, Any]]:
         began = time.perf_counter()
         for chunk in blocks_of(itertools.islice(read_lines(inputs.source), first, end), CHUNK):
-            fits = [length <= teacher.longest for length in teacher.lengths(chunk)]
-            hypotheses = teacher.search([line if fit else "" for line, fit in zip(chunk, fits, strict=True)])
+            sources = teacher.encode(chunk)
+            fits = [len(source) <= teacher.longest for source in sources]
+            hypotheses = teacher.search([source if fit else [] for source, fit in zip(sources, fits, strict=True)])
             outcomes = subwords.placeholder_outcomes(hypotheses.tokens, chunk) or ()
             for outcome in itertools.compress(outcomes, fits):
                 placeholders.update(outcome)
@@ -91,10 +92,10 @@ def run(inputs: Inputs) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """A teacher's search over normalised lines, and the longest line that it reads, in its own subwords (`lengths`)."""
+    """How a teacher cuts normalised lines into its subwords, its search, and the longest source that it reads."""
 
-    search: Callable[[list[str]], Hypotheses]
-    lengths: Callable[[list[str]], list[int]]
+    encode: Callable[[list[str]], list[list[int]]]
+    search: Translate
     longest: int
     device: str
     precision: str
@@ -113,8 +114,8 @@ def _imported(inputs: Inputs, subwords: Subwords) -> Teacher:
     )
     log.info("translating with %s, %s", translator.description.engine, translator.precision)
     return Teacher(
-        search=lambda lines: translator.search_ids(translator.encoded(lines), request),
-        lengths=lambda lines: list(map(len, translator.encoded(lines))),
+        encode=translator.encoded,
+        search=lambda sources: translator.search_ids(sources, request),
         longest=translator.longest_source,
         device=translator.device,
         precision=translator.precision,
@@ -130,10 +131,9 @@ def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
     model, description = load_system(inputs.model, AUTOREGRESSIVE)
     model = model.to(device=runtime.device, dtype=runtime.dtype)
     check_subwords(description, subwords, inputs.model)
-    search = _search(inputs, model, families()[description["family"]], subwords, runtime)
     return Teacher(
-        search=lambda lines: search(subwords.encode_source(lines)),
-        lengths=lambda lines: list(map(len, subwords.encode_source(lines))),
+        encode=subwords.encode_source,
+        search=_search(inputs, model, families()[description["family"]], subwords, runtime),
         longest=max_positions(model) - 1,
         device=str(runtime.device),
         precision=str(runtime.dtype).removeprefix("torch."),

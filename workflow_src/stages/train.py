@@ -123,6 +123,7 @@ def _count(family: Family, inputs: Inputs) -> str:
     began, settings = time.perf_counter(), inputs.settings
     corpus, dev = EncodedCorpus.open(inputs.train[0]), EncodedCorpus.open(inputs.dev)
     corpus.verify()
+    dev.verify()
     subwords = Subwords.load(inputs.subwords)
     model = build(family.name, settings.model, sizes_of(family.name, subwords))
     assert family.fit
@@ -141,6 +142,7 @@ def _count(family: Family, inputs: Inputs) -> str:
 def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | None:
     import torch
 
+    from workflow_src.data.batching import epoch_batches
     from workflow_src.families.build import build, build_objective, build_validation, sizes_of
     from workflow_src.nn.weights import count_parameters
     from workflow_src.runtime.device import choose, set_threads
@@ -169,20 +171,31 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     weights = weights_of(settings.data)
     mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
     mixture.verify()
+    dev_corpus.verify()
     corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
     if settings.reversed:
         corpus, dev_corpus = texts[0].reversed(), dev_corpus.reversed()
-    config = settings.training.sized(corpus.epoch_tokens)
+    rows = corpus.epoch_rows(inputs.seed, 0)
+    batches = len(epoch_batches(corpus, settings.training.batch_tokens, inputs.seed, 0, rows=rows))
+    config = settings.training.sized(corpus.epoch_tokens, batches)
     if config.max_steps != settings.training.max_steps:
         log.info(
-            "max_steps is auto: %d updates for %d target tokens, with %d of warm-up and a validation every %d",
+            "max_steps is auto: %d updates of some %d in an epoch, with %d of warm-up and a validation every %d",
             config.max_steps,
-            corpus.epoch_tokens,
+            batches,
             config.warmup_steps,
             config.validate_every,
         )
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
-    start_from(family, model, subwords, base=base, initial=inputs.initial, untrained=config.max_steps == 0)
+    start_from(
+        family,
+        model,
+        subwords,
+        base=base,
+        initial=inputs.initial,
+        objective=settings.objective,
+        untrained=config.max_steps == 0,
+    )
     # The training itself.
     states = _states(inputs, config, group, corpus, dev_corpus, subwords) if group.first else None
     dev = open_dev(
@@ -218,7 +231,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         log_every=inputs.log_every,
         save_minutes=inputs.save_minutes,
         # With keep: best, a system that continues a trained one must not end worse than it began.
-        validate_start=family.continues is not None,
+        validate_start=family.continues(settings.objective) is not None,
     )
     progress = trainer.run()
     if states is None:

@@ -177,12 +177,14 @@ def start_from(
     subwords: Subwords,
     base: nn.Module | None,
     initial: Path | None,
+    objective: Any,
     untrained: bool,
 ) -> None:
     """Start from the weights `initial`, from those of the base, or at random, as the family declares.
 
-    Weights that are used `untrained`, or continued, must be all of the model's, and of a model with the same settings.
-    Raises ArtifactError where they are not, ConfigError where a family needs some and there are none.
+    Weights that are used `untrained`, or that the family continues with this `objective`, must be all of the model's,
+    and of a model with the same settings. Raises ArtifactError where they are not, or where they were trained with
+    other subwords; ConfigError where a family needs some and there are none.
     """
     tensors = load_tensors(initial) if initial else None
     description = description_if_any(initial) if initial else None
@@ -195,28 +197,38 @@ def start_from(
         copied = copy_matching(model, tensors, initial_family.symbols if initial_family else None)
     else:
         copied = None
+    continues = family.continues(objective) is not None
     if copied is None:
-        if family.continues is not None:
+        if continues:
             problem = f"a system of family {family.name} continues one that is trained"
             raise ConfigError("initial", problem=problem, hint="add the weights of that one")
         return
     if initial:
-        need_all = untrained or family.continues is not None
-        _check_copied(model, copied, initial, need_all)
-        if description and need_all:
-            _check_same_settings(family, description, model, initial)
+        _check_copied(model, copied, initial, untrained or continues)
+        if description:
             check_subwords(description, subwords, initial)
-    log.info("starts from %s: %d tensors", initial or "the base", len(copied))
+        if initial_family and description and continues:
+            _check_same_network(family, initial_family, initial)
+            _check_same_settings(description, model, initial)
+    total = sum(1 for _ in model.parameters())
+    log.info("starts from %s: %d of %d tensors", initial or "the base", len(copied), total)
 
 
-def _check_same_settings(family: Family, description: dict[str, Any], model: nn.Module, weights: Path) -> None:
-    """Raises ArtifactError for weights that were trained with other values of the settings that a family continues.
+def _check_same_network(family: Family, initial_family: Family, weights: Path) -> None:
+    """Raises ArtifactError for weights of another network, whose tensors may have the same names and shapes."""
+    if initial_family.build != family.build:
+        fits = " or ".join(name for name, other in families().items() if other.build == family.build)
+        raise ArtifactError(weights, f"is of family {initial_family.name}", f"a system of family {fits} is needed here")
+
+
+def _check_same_settings(description: dict[str, Any], model: nn.Module, weights: Path) -> None:
+    """Raises ArtifactError for weights of a model with other settings, but for dropout.
 
     Even settings that shape no tensor change the outputs of weights.
     """
     trained, settings = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
-    for name in family.continues or ():
-        if name in trained and name in settings and trained[name] != settings[name]:
+    for name in settings.keys() & trained.keys() - {"dropout"}:
+        if trained[name] != settings[name]:
             raise ArtifactError(
                 weights, f"has model.{name} {trained[name]}, this model has {settings[name]}", "they must agree"
             )

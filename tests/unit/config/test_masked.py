@@ -117,18 +117,8 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
             {"iterations": 4},
             {"objective": {"length_weight": 0}},
             {
-                "setting": "systems.one",
-                "problem": "objective.length_weight is 0, so that its length head would learn nothing, and "
-                "outputs begin with a predicted length; say a weight above 0",
-            },
-        ),
-        (
-            {"iterations": 4},
-            {"model": {"max_positions": 8}, "objective": {"dev_iterations": 9}},
-            {
-                "setting": "systems.one",
-                "problem": "objective.dev_iterations is 9, and outputs have at most 8 subwords "
-                "(model.max_positions); say 8 or fewer",
+                "setting": "systems.one.objective.length_weight",
+                "value": 0,
             },
         ),
         ({"iterations": 4, "length_penalty": -1}, {}, {"setting": "decodes[1].length_penalty", "value": -1}),

@@ -21,26 +21,10 @@ class CmlmConfig(StackConfig):
 
 class CmlmObjectiveConfig(Frozen):
     label_smoothing: float = Field(0.1, ge=0, lt=1)
-    length_weight: float = Field(1.0, ge=0, description="times the loss of the length head is added")
+    length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )
-    dev_iterations: int = Field(4, ge=1, description="passes of the translations whose BLEU is measured on dev")
-
-
-def conflict(model: CmlmConfig, objective: CmlmObjectiveConfig) -> str | None:
-    """Every search begins with a length, so that a length head has to learn one."""
-    if objective.length_weight == 0:
-        return (
-            "objective.length_weight is 0, so that its length head would learn nothing, and outputs begin with a "
-            "predicted length; say a weight above 0"
-        )
-    if objective.dev_iterations > model.max_positions:
-        return (
-            f"objective.dev_iterations is {objective.dev_iterations}, and outputs have at most {model.max_positions} "
-            f"subwords (model.max_positions); say {model.max_positions} or fewer"
-        )
-    return None
 
 
 def refuses(model: CmlmConfig, _search: Search, settings: SearchSettings) -> str | None:
@@ -65,7 +49,6 @@ FAMILY = Family(
     validation="workflow_src.families.cmlm.validation:validate",
     searches=("mask-predict", "argmax"),
     traits=frozenset({LENGTHS, MASKED, PARALLEL}),
-    conflict=conflict,
     refuses=refuses,
     symbols=(MASK,),
     look=Look("#b8860b", dark="#e0b84c"),

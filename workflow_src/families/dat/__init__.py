@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.losses.settings import Matches, changed, continues_training, loss_title
+from workflow_src.losses.settings import Matches, changed, continues, loss_title
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, SCORER, Family, Look, Sizes
 
@@ -65,7 +65,7 @@ FAMILY = Family(
     held=bytes_held,
     traits=frozenset({GRAPH, PARALLEL, REPETITIONS, SCORER}),
     conflict=conflict,
-    continues_training=continues_training,
+    continues=continues,
     loss_title=loss_title,
     look=Look("#5d4aa8", dark="#9d8cf0"),
     order=4,

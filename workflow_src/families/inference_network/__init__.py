@@ -23,7 +23,7 @@ FAMILY = Family(
     traits=frozenset({LENGTHS, MASKED, PARALLEL}),
     refuses=cmlm.FAMILY.refuses,
     symbols=cmlm.FAMILY.symbols,
-    continues=tuple(name for name in CmlmConfig.model_fields if name != "dropout"),
+    continues=lambda _objective: "missing",
     look=Look("#c2185b", dark="#f06292"),
     order=6,
     loss_title=lambda _objective: "Energy and length loss",

@@ -20,7 +20,7 @@ FAMILY = Family(
     refuses=tagger.FAMILY.refuses,
     needs={"energy": Role(AUTOREGRESSIVE, agree=("max_positions", "subwords"), training=True)},
     traits=frozenset({LENGTHS, PARALLEL}),
-    continues=tuple(name for name in TaggerConfig.model_fields if name != "dropout"),
+    continues=lambda _objective: "missing",
     look=Look("#00838f", dark="#4dd0e1"),
     order=6,
     static=tagger.FAMILY.static,

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
-from workflow_src.losses.settings import Budget, Matches, changed, continues_training, loss_title
+from workflow_src.losses.settings import Budget, Matches, changed, continues, loss_title
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import (
     ALIGNED,
@@ -179,7 +179,7 @@ FAMILY = Family(
     conflict=conflict,
     lacks=lacks,
     refuses=refuses,
-    continues_training=continues_training,
+    continues=continues,
     loss_title=loss_title,
     symbols=(BLANK,),
     look=Look("#6a3d9a", dark="#b79ae0"),

@@ -213,6 +213,9 @@ def test_dev_figures_are_means_over_sentences_that_have_paths():
     loss, count = means["dev_loss"]
     assert loss.item() == pytest.approx(expected.item()) and count == 3
     assert float(means["dev_unreachable"][0]) / float(means["dev_unreachable"][1]) == 1 / 4
+    # A batch with no path at all counts for nothing.
+    total, sentences = figures.measure(model, one(PAIRS, 2), torch.zeros(1)).means["dev_loss"]
+    assert float(total) == float(sentences) == 0
     best = figures.searches["dev_bleu"](model, PAIRS.source).tokens
     search = open_search({"model": model}, GraphPathSettings(), scored=False)
     assert best == search.translate(PAIRS.source).tokens

@@ -9,6 +9,7 @@ from miniatures import context, gradients, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import nat_loss
+from workflow_src.families.nat.validation import validate
 from workflow_src.losses.matches import match_score
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
@@ -91,6 +92,11 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     assert float(terms.figures["unreachable"]) == 0.5 and float(terms_of_first.figures["unreachable"]) == 0
     assert terms.loss.item() * terms.count == pytest.approx(terms_of_first.loss.item() * terms_of_first.count, rel=1e-9)
     assert terms.count == int((batch_of_two.target != PAD).sum())
+    measure = validate(NatObjectiveConfig()).measure
+    loss, unreachable = (measure(model, batch_of_two, None).means[name] for name in ("dev_loss", "dev_unreachable"))
+    alone = measure(model, one(batch_of_two, 0), None).means["dev_loss"]
+    assert [float(value) for value in loss] == pytest.approx([float(value) for value in alone], rel=1e-9)
+    assert [float(value) for value in unreachable] == [1, 2]
 
 
 def test_one_update_lowers_the_loss():
