@@ -259,12 +259,12 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         for setting in need.agree:
             _check_agree(system, other, setting)
     started = resolved[system.init_from] if system.init_from else None
-    problem = family.continues(system.objective)
-    if problem and not system.initial_weights:
+    reason = family.continues(system.objective)
+    if reason and not system.initial_weights:
         alike = " or ".join(name for name, other in families().items() if other.build == family.build)
         if started is None:
             hint = f"name a system of family {alike}, or add initial_weights"
-            raise ConfigError(f"{where}.init_from", problem=problem, hint=hint)
+            raise ConfigError(f"{where}.init_from", problem=reason, hint=hint)
         if started.family.build != family.build:
             raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
         # Parts of other settings would be untrained.
