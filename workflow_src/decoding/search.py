@@ -31,7 +31,8 @@ class SearchModule(nn.Module):
     Engines compile `forward` without knowing the family, where the search declares a `program`: `torch.export` must be
     able to follow it. For CUDA graphs it must read no value and copy nothing from the CPU where `Memory.fixed` is
     true: no Python control flow that depends on values, no boolean index, no assignment to a single element. Engines
-    may replace layers of `nn/layers.py` by faster operators. Padding of the source must change nothing.
+    may replace layers of `nn/layers.py` by faster operators, and leave out padding of a single sentence's outputs:
+    `torch.where` with a constant may only pad. Padding of the source must change nothing.
 
     Args:
         networks: by role; `hypotheses` may use others than `forward` does, such as a rescorer

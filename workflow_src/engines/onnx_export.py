@@ -203,12 +203,19 @@ def _join(
 def leave_maximum(graph: onnx.GraphProto) -> None:
     """Output logits in place of the symbols that are their argmax: NumPy is faster for a single sentence.
 
-    Its symbols need no mask, since every position is real.
+    Padding of symbols, `torch.where(mask, symbols, PAD)`, is left out: every position of a single sentence is real.
     """
     symbols, makers = graph.output[0], {name: node for node in graph.node for name in node.output}
+    constants = constants_of(graph)
     name = symbols.name
-    while (node := makers.get(name)) is not None and node.op_type in ("Where", "Identity"):
-        name = node.input[1 if node.op_type == "Where" else 0]
+    while (node := makers.get(name)) is not None:
+        if node.op_type == "Identity":
+            name = node.input[0]
+        # In place of a constant there may be symbols of an earlier pass.
+        elif node.op_type == "Where" and node.input[2] in constants:
+            name = node.input[1]
+        else:
+            break
     if node is None or node.op_type != "ArgMax":
         return
     settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

@@ -138,6 +138,20 @@ def test_outputs_scores_and_steps_are_those_of_our_own_code(case, together, resc
 
 
 @pytest.mark.graphs
+@pytest.mark.usefixtures("graphs")
+def test_words_of_earlier_passes_stay():
+    """The last pass would predict others in their place."""
+    model = cmlm(30, 30, seed=3).float()
+    settings = registry.searches()["mask-predict"].settings(iterations=4, length_beam=1)
+    random = np.random.default_rng(1)
+    sources = [random.integers(4, 30, length).tolist() for length in random.integers(3, 14, 40)]
+    with torch.no_grad():
+        expected = [searched({MODEL: model}, torch.tensor([[*source, EOS]]), settings).tokens[0] for source in sources]
+    session = opened({"cmlm": model})
+    assert [translated(session, [source], settings).tokens[0] for source in sources] == expected
+
+
+@pytest.mark.graphs
 def test_all_passes_of_a_graph_share_the_weights(tmp_path, monkeypatch):
     """Of each feed-forward layer there is one matrix."""
     import onnx
