@@ -144,7 +144,6 @@ def pairs_of(run):
 
 
 def test_it_is_decoded_in_shards_with_what_dev_chose_scored_and_compared(run):
-    # What dev chooses by a metric that is not the default has files of its own.
     names = ["unrepeat-0", "unrepeat-2", "unrepeat-2-ledger-float32", tuned(run)]
     folder = run / SHARED / "translations/bag/seed-1"
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)

@@ -83,13 +83,14 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     assert jobs(plan)["train_wordbag"] == 1
     bag = plan.system("bag")
     table, sizes = rule_table(plan), Sizes(600, 12.0)
+    tuned = next(plan.folder(decode) for decode in plan.loaded.decodes if decode.tune)
     operations = Operations(plan, sizes)
     # Embeddings and the projection onto the vocabulary, of width 8.
     assert operations.parameters(bag) > 2 * 8 * vocabulary_size(plan)
-    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
+    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", tuned)):
         assert operations.of(table[rule].work(plan, {"system": "bag", "search": search}, sizes)) > 0
     requests = Requests(plan, gpu=False)
-    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", "unrepeat-1-tuned")):
+    for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", tuned)):
         wildcards = type("Wildcards", (), {"system": "bag", "search": search})()
         assert all(value > 0 for value in requests.need(rule, wildcards))
 

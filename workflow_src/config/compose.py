@@ -106,21 +106,17 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_new_recipe(parent: dict[str, Any], merged: dict[str, Any]) -> None:
-    """Raises ConfigError for another corpus or direction in the folder of the extended recipe, whose files it would
-    replace."""
+    """Raises ConfigError for another recipe in the folder of the extended one, whose files it would replace.
+
+    Text of one language may be added: nothing else is made from it.
+    """
     name = parent.get("name")
     if name is None or merged.get("name") != name:
         return
-    before, after = ([_dataset_name(recipe), recipe.get("source"), recipe.get("target")] for recipe in (parent, merged))
-    if None not in after and before != after:
-        what = "another corpus" if before[0] != after[0] else "the opposite direction"
-        problem = f"it is the folder of {what}, whose files would be replaced"
+    changed = sorted(key for key in parent.keys() | merged.keys() if parent.get(key) != merged.get(key))
+    if changed and not (changed == ["monolingual"] and "monolingual" not in parent):
+        problem = f"it is the folder of the extended recipe, which has another {', '.join(changed)}"
         raise ConfigError("recipe.name", name, problem=problem, hint="give the recipe a name of its own")
-
-
-def _dataset_name(recipe: dict[str, Any]) -> Any:
-    dataset = recipe.get("dataset")
-    return dataset.get("name") if isinstance(dataset, dict) else dataset
 
 
 def _check_removed(removed: Iterable[str], extended_systems: dict[str, Any], merged_systems: dict[str, Any]) -> None:

@@ -187,7 +187,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def _search_fields(section: DecodeConfig, search: Search, where: str) -> dict[str, Any]:
     """Settings of the search in a decode, with lists as they are."""
-    fields = {name: value for name, value in (section.model_extra or {}).items() if value is not None}
+    fields = dict(section.model_extra or {})
     for name in fields:
         if name not in search.settings.model_fields:
             allowed = [*DecodeConfig.model_fields, *search.settings.model_fields]

@@ -107,7 +107,8 @@ class TrainingConfig(Frozen):
         if not isinstance(section, dict) or section.get("preset") is None:
             return section
         preset = read_preset(CONFIG_FOLDER / "training.yaml", section["preset"])
-        return merge(preset, {name: value for name, value in section.items() if name != "preset"})
+        own = {name: value for name, value in section.items() if name != "preset"}
+        return merge(preset, own, null_removes=False)
 
     @model_validator(mode="after")
     def _patience_waits_for_the_best(self):
@@ -178,7 +179,7 @@ class DistillationConfig(Frozen):
 
     batch: int = Field(128, gt=0, description="sentences decoded together")
     shards: int = Field(1, gt=0, description="jobs")
-    seed: Seed | None = Field(None, description="which of the teacher's seeds; default the first")
+    seed: Seed | None = Field(None, description="which of the teacher's seeds; default the smallest")
     engine: str = Field(
         "auto", description="what computes; auto: the fastest that is installed, on CPUs; outputs are the same"
     )

@@ -80,13 +80,15 @@ def _mapping(path: Path) -> dict[str, Any]:
 def merge(below: dict[str, Any], above: dict[str, Any], null_removes: bool = True) -> dict[str, Any]:
     """`above` laid over `below`: mappings merge key by key, anything else replaces, null removes a key.
 
+    The text "null" does too: Snakemake reads values within sections of its command line as text.
+
     A definition of a dataset, which is a mapping with a name, replaces another one as a whole, because they describe
     different corpora. Without `null_removes` null replaces too, and definitions merge, as when Snakemake lays one
     configuration file over another.
     """
     merged = dict(below)
     for key, value in above.items():
-        if value is None and null_removes:
+        if value in (None, "null") and null_removes:
             merged.pop(key, None)
         elif key == "dataset" and null_removes and isinstance(value, dict) and "name" in value:
             merged[key] = merge({}, value)

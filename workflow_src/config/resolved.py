@@ -338,17 +338,12 @@ class Loaded:
         return removal(autoregressive, self.means_repetitions(decode), self.config.report.remove_repetitions)
 
     def chosen_by(self, decode: Decode) -> dict[str, Any]:
-        """Settings of the experiment that decide what a decode chooses on dev, without those at their defaults."""
+        """What a decode chooses on dev from and by: values, metrics and removed repetitions; empty where it does not.
+
+        Settings at their defaults are left out, so that a new one changes nothing.
+        """
         if not decode.tune:
             return {}
-        autoregressive = self.systems[decode.system].family.autoregressive
-        default_removal, chosen_removal = removal(autoregressive, self.means_repetitions(decode)), self.removal(decode)
-        deciding = {
-            entry.metric.name: compared(entry.settings)
-            for entry in self.metrics
-            if decode.tune_by and entry.metric.name in (self.metrics[0].metric.name, decode.tune_by)
-        }
-        changed = {name: settings for name, settings in deciding.items() if settings}
-        return ({"metrics": changed} if changed else {}) | (
-            {"remove_repetitions": chosen_removal} if chosen_removal != default_removal else {}
-        )
+        deciding = (self.metrics[0].metric.name, decode.tune_by)
+        metrics = {e.metric.name: compared(e.settings) for e in self.metrics if e.metric.name in deciding}
+        return {"tune": decode.tune, "metrics": metrics, "remove_repetitions": self.removal(decode)}

@@ -192,7 +192,7 @@ def _resolve(name: str, config: WorkflowConfig, resolved: Mapping[str, System]) 
     if family.presets and section.preset is None:
         raise ConfigError(f"{where}.preset", problem="missing", hint="add it")
     preset = read_preset(family.presets, section.preset, where) if family.presets else {}
-    model = parse(family.model, merge(preset, section.model), f"{where}.model")
+    model = parse(family.model, merge(preset, section.model, null_removes=False), f"{where}.model")
     system = System.model_validate(
         dict(section)
         | {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,8 +61,14 @@ class Frozen(pydantic.BaseModel):
     @pydantic.field_validator("*", mode="wrap")
     @classmethod
     def _refuse_false_numbers(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
-        """Refuses true and false where a number is meant, which pydantic takes for 1 and 0, and numbers that nothing
-        can count to."""
+        """Reads the word none as None where that is allowed, since null in an experiment removes what it extends.
+
+        Refuses true and false where a number is meant, which pydantic takes for 1 and 0, and numbers that nothing can
+        count to.
+        """
+        if value == "none":
+            with contextlib.suppress(ValueError):
+                return validate(None)
         validated = validate(value)
         for entry, number in zip(_entries(value), _entries(validated), strict=False):
             if isinstance(number, int | float) and isinstance(entry, bool) and not isinstance(number, bool):

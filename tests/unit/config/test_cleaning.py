@@ -49,8 +49,10 @@ def test_a_list_is_filters_with_their_defaults():
 
 
 def test_an_experiment_that_extends_another_changes_single_filters(load_over):
-    parent = {"extends": "smoke", "recipe": {"clean": {"length": {"max_words": 9}, "copies": {}, "numbers": {}}}}
-    loaded = load_over(parent, recipe={"clean": {"length": {"min_words": 2}, "copies": None, "repeated": {}}})
+    clean = {"length": {"max_words": 9}, "copies": {}, "numbers": {}}
+    changes = {"length": {"min_words": 2}, "copies": None, "repeated": {}}
+    parent = {"extends": "smoke", "recipe": {"name": "parent", "clean": clean}}
+    loaded = load_over(parent, recipe={"name": "mine", "clean": changes})
     filters = json.loads(Plan(loaded).settings_clean())["clean"]
     assert [name for name, _ in filters] == ["length", "numbers", "repeated"]
     assert (filters[0][1]["max_words"], filters[0][1]["min_words"]) == (9, 2)

@@ -328,7 +328,10 @@ def test_a_misspelt_system_names_the_nearest():
         ),
         ({"distillation": {"techer": {"beam": 2}}}, {"setting": "distillation.techer", "nearest": "teacher"}),
         ({"analyses": {"energeis": {"enabled": True}}}, {"setting": "analyses.energeis", "nearest": "energies"}),
-        ({"recipe": {"dataset": {"nmae": "mine"}}}, {"setting": "recipe.dataset.nmae", "nearest": "name"}),
+        (
+            {"recipe": {"name": "mine", "dataset": {"nmae": "mine"}}},
+            {"setting": "recipe.dataset.nmae", "nearest": "name"},
+        ),
         (
             {"report": {"grids": [{"titel": "A", "family": "lvm", "rows": "data", "columns": "preset"}]}},
             {"setting": "report.grids[0].titel", "nearest": "title"},
@@ -381,15 +384,70 @@ def test_lines_of_the_configuration_are_at_most_120_wide():
     [
         {"dataset": {"name": "mine", "languages": ["de", "en"], "kind": "generated", "generator": {"name": "toy"}}},
         {"source": "en", "target": "de"},
+        {"subwords": {"vocabulary_size": 100}},
+        {"limits": {"train": 50}},
+        {"dataset": {"generator": {"train": 900}}},
+        {"clean": {"copies": {}}},
     ],
 )
-def test_another_corpus_or_direction_has_a_folder_of_its_own(recipe):
+def test_another_recipe_has_a_folder_of_its_own(recipe):
     """Under the extended recipe's name, its files would be replaced without a word."""
-    with pytest.raises(ConfigError, match=r"recipe.name .* would be replaced.* a name of its own"):
+    with pytest.raises(ConfigError) as refused:
         load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
+    assert (refused.value.setting, refused.value.value) == ("recipe.name", "smoke")
+    assert load({"experiment": "mine", "extends": "smoke", "recipe": {**recipe, "name": "mine"}})
     own = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["recipe"]
     for same in ({"source": own["source"]}, {"dataset": own["dataset"]}):
         assert load({"experiment": "mine", "extends": "smoke", "recipe": same})
+
+
+def shared_files(plan):
+    """Settings of what lies in the folder of a plan's recipe, by what it is."""
+    shared = {name: getattr(plan, name)() for name in ("settings_download", "settings_normalise", "settings_subwords")}
+    for name, system in plan.loaded.systems.items():
+        if not system.family.imported:
+            shared["system", name] = plan.settings_training(name)
+            shared["relations", name] = [system.init_from, system.base, system.roles, system.carries]
+    for teacher in plan.teachers:
+        shared["text", teacher] = [plan.settings_distillation(teacher), plan.distillation(teacher).shards]
+    for decode in plan.loaded.decodes:
+        shared["decode", decode.system, plan.folder(decode)] = [plan.settings_decode(decode), decode.shards]
+    return shared
+
+
+def test_shipped_experiments_of_a_recipe_agree_on_the_files_that_they_share():
+    """Else each would make the other's files anew."""
+    first = {}
+    for name in files.experiment_names():
+        plan = Plan(load_experiment(name))
+        for key, settings in shared_files(plan.compared()).items():
+            owner, other = first.setdefault((plan.recipe.name, key), (name, settings))
+            assert settings == other, f"{name} and {owner} differ in {key}"
+
+
+def test_none_is_no_value_and_null_gives_back_what_is_extended():
+    training = {"preset": "short-sentences", "max_steps": 5}
+    for changes, clip_norm in (({}, 1.0), ({"clip_norm": "none"}, None), ({"clip_norm": 0.5}, 0.5)):
+        loaded = load_experiment("smoke", systems={"ctc": {"training": training | changes}})
+        assert loaded.systems["ctc"].training.clip_norm == clip_norm
+        back = {"systems": {"ctc": {"training": {"clip_norm": None}}}}
+        assert load_experiment("smoke", **back).systems["ctc"].training.clip_norm == 1.0
+    swept = load_experiment("smoke", systems={"ctc": {"training": {"clip_norm": [None, 0.5]}}}, only=["ctc"])
+    norms = [system.training.clip_norm for name, system in swept.systems.items() if name.startswith("ctc-")]
+    assert norms == [None, 0.5]
+    decodes = [{"system": "ctc", "search": "ctc-beam", "beam": 3, "beam_threshold": value} for value in (None, "none")]
+    for decode in decodes:
+        loaded = load_experiment("smoke", decodes=[decode], only=["ctc"])
+        assert loaded.decodes[-1].values.beam_threshold is None
+
+
+def test_the_word_null_of_a_command_line_removes_as_null_does():
+    """Snakemake reads values within sections of its command line as text."""
+    steps = {"ctc": {"training": {"max_steps": 7, "patience": "null"}}}
+    assert load_experiment("smoke", systems=steps).systems["ctc"].training.patience is None
+    decodes = [{"system": "ctc", "search": "ctc-greedy"}]
+    loaded = load_experiment("smoke", systems={"energy": "null"}, decodes=decodes, analyses={"energies": "null"})
+    assert "energy" not in loaded.systems
 
 
 def test_systems_that_exchange_their_roles_are_compared():

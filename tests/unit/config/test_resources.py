@@ -239,7 +239,7 @@ def test_a_choice_translates_dev_once_with_each_value(values):
     row = {"system": "teacher", "search": "beam", "beam": 4, "tune": {"length_penalty": values}, "name": "b"}
     plan = requests_for("demo", decodes=[row]).plan
     table, sizes = rule_table(plan), Sizes(1000, 9.0)
-    job = {"system": "teacher", "search": "b", "split": "dev"}
+    job = {"system": "teacher", "search": plan.folder(plan.loaded.decodes[0]), "split": "dev"}
     work = table["choose_settings"].work(plan, job, sizes)
     assert [settings.length_penalty for settings in work.searches] == values and work.every
     assert not table["decode"].work(plan, job, sizes).every
@@ -328,7 +328,7 @@ def test_every_job_of_every_experiment_asks_for_whole_positive_numbers(name, gpu
             cases = [{"system": system} for system in plan.systems_of(rule)]
         elif rule in ("decode", "choose_settings"):
             decodes = [decode for decode in plan.loaded.decodes if decode.tune or rule == "decode"]
-            cases = [{"system": decode.system, "search": decode.name} for decode in decodes]
+            cases = [{"system": decode.system, "search": plan.folder(decode)} for decode in decodes]
         elif rule.startswith("export_"):
             cases = [{"system": system} for system in plan.exported]
         elif rule in ("distill", "merge_distilled"):
@@ -360,7 +360,7 @@ def test_requests_suffice_for_what_is_counted_with_networks(name):
     plan, table, sizes = requests.plan, requests.table, requests.sizes
     operations, vocabulary = Operations(plan, sizes), vocabulary_size(plan)
     jobs = [(system.family.training_rule, {"system": name}) for name, system in plan.loaded.systems.items()]
-    jobs += [("decode", {"system": decode.system, "search": decode.name}) for decode in plan.loaded.decodes]
+    jobs += [("decode", {"system": decode.system, "search": plan.folder(decode)}) for decode in plan.loaded.decodes]
     for rule, wildcards in jobs:
         system = plan.system(wildcards["system"])
         if system.family.updated:

@@ -247,7 +247,27 @@ def test_examples_follow_the_largest_number_of_steps_of_any_decode():
 def test_speed_is_measured_with_what_dev_chose_for_the_first_seed():
     tuned = {"system": "score", "search": "score", "steps": 4, "tune": {"step_size": [0.5, 1]}}
     plan = Plan(load_experiment("demo", seeds=[3, 1], decodes=[*REFINED, tuned]))
-    assert plan.chosen_for_speed == {"score/score-4-tuned": "results/toy-demo/chosen/score/seed-3/score-4-tuned.json"}
+    ((row, file),) = plan.chosen_for_speed.items()
+    assert row == "score/score-4-tuned" and file.startswith("results/toy-demo/chosen/score/seed-3/score-4-tuned")
+
+
+@pytest.mark.parametrize(
+    ("decode", "other", "shared"),
+    [
+        ({"tune": ["step_size"]}, {"tune": ["step_size"], "batch": 7}, True),
+        ({"tune": ["step_size"]}, {"tune": {"step_size": [0.5, 2.0]}}, False),
+        ({"tune": ["step_size"]}, {"tune": ["step_size", "lengthening"]}, False),
+        ({"tune": ["step_size"]}, {"tune": ["step_size"], "tune_by": "chrf"}, False),
+        ({"step_size": 0.5}, {"step_size": 0.5}, True),
+    ],
+)
+def test_experiments_of_a_recipe_share_files_of_decodes_that_are_the_same(decode, other, shared):
+    row = {"system": "score", "search": "score", "steps": 4, "splits": ["dev"]}
+    files = set()
+    for changes in (decode, other):
+        plan = Plan(load_experiment("demo", decodes=[*REFINED, row | changes]))
+        files.add(plan.translation(plan.loaded.decodes[-1], 1, "dev"))
+    assert (len(files) == 1) == shared
 
 
 BEAM = {"system": "teacher", "search": "beam"}

@@ -55,7 +55,7 @@ class Graph(Paths):
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 
     def _seed_of(self, section: DistillationConfig | LikelihoodConfig) -> int:
-        return self.config.seeds[0] if section.seed is None else section.seed
+        return min(self.config.seeds) if section.seed is None else section.seed
 
     def distillation(self, teacher: str) -> DistillationConfig:
         return self.config.distillation.get(teacher) or DistillationConfig()

@@ -194,10 +194,7 @@ class Paths:
         return self.files.distilled_text.format(teacher=teacher, split=split)
 
     def folder(self, decode: Decode) -> str:
-        """The name of a decode's files. What dev chose depends on what it is chosen by, which experiments may set.
-
-        Two experiments that choose differently have files of their own.
-        """
+        """The name of a decode's files: of two experiments that choose differently, each has files of its own."""
         chosen_by = self.loaded.chosen_by(decode)
         if not chosen_by:
             return decode.name
