@@ -8,13 +8,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import ROWS, Option, Search, SearchSettings, Sizes
+from workflow_src.spec import ROWS, SCORER, Option, Role, Search, SearchSettings, Sizes
 
 # Roles of other systems in searches: a rescorer ranks candidates, a language model scores words of growing outputs, a
 # drafter translates in one pass what the system then checks.
 RESCORER, LM, DRAFTER = "rescorer", "language_model", "drafter"
-# The function of a rescorer that ranking calls, for engines that compile it.
-SCORING = "workflow_src.decoding.ranking:scoring"
+# A rescorer that a search calls through a function that engines compile.
+RANKING = Role(SCORER, agree=("subwords",), optional=True, program="workflow_src.decoding.ranking:scoring")
 
 # Settings that count lengths, or lengths and passes of a decoder, which a model limits.
 LENGTH_COUNTS = ("lengths", "length_beam")
@@ -72,6 +72,7 @@ def by(mark: str) -> Callable[[str | None], str]:
     return lambda system: f"-{mark}-{system}" if system else ""
 
 
+Rescorer = Annotated[str | None, Option(role=RESCORER, part=by("by"))]
 # Of searches over prefixes in which a language model scores words.
 PrefixLanguageModel = Annotated[
     str | None,
@@ -100,9 +101,8 @@ MinRatio = Annotated[
     Option(tune=(0.02, 0.05, 0.1), part="-above{:g}"),
 ]
 Ranker = Annotated[
-    str | None,
+    Rescorer,
     Field(None, description="the system that ranks the prefixes at the end; none: their own scores"),
-    Option(role=RESCORER, part=by("by")),
 ]
 # Of paths through graphs.
 MergeEqual = Annotated[
@@ -119,23 +119,25 @@ def graph_bytes(sizes: Sizes, copies: int = 2) -> float:
     return 4.0 * rows * sizes.positions * (copies * sizes.vocabulary + sizes.positions)
 
 
+def ranked_by(rescorer: str | None) -> list[str]:
+    """The words of a label for a system that ranks outputs; none without one."""
+    return [f"ranked by {rescorer}"] if rescorer else []
+
+
 def prefix_label(title: str, beam: int, language_model: str | None, rescorer: str | None, *more: str) -> str:
     """Such as `one pass, beam 20, with lm, ranked by teacher`."""
-    words = [*more]
-    words += [f"with {language_model}"] if language_model else []
-    words += [f"ranked by {rescorer}"] if rescorer else []
-    return ", ".join([title, f"beam {beam}", *words])
+    words = [f"with {language_model}"] if language_model else []
+    return ", ".join([title, f"beam {beam}", *more, *words, *ranked_by(rescorer)])
 
 
-def check_one_length(quantile: float | None, name: str, lengths: int) -> None:
-    """Raises ConfigError where a `length_quantile` gives one length and several are tried (setting `name`)."""
+def check_lengths(name: str, lengths: int, quantile: float | None, penalty: float, rescorer: str | None) -> None:
+    """Raises ConfigError where settings for lengths contradict the number of them that are tried (setting `name`).
+
+    A `length_quantile` gives one length. A `length_penalty` ranks outputs of several lengths, where no rescorer does.
+    """
     if lengths > 1 and quantile is not None:
         problem = f"it gives one length, and {name} is {lengths}"
         raise ConfigError("length_quantile", quantile, problem=problem, hint=f"remove it, or set {name}: 1")
-
-
-def check_penalty(penalty: float, name: str, lengths: int, rescorer: str | None) -> None:
-    """Raises ConfigError where a `length_penalty` ranks nothing: one length (setting `name`), or beside a rescorer."""
     if penalty == 1.0:
         return
     if lengths == 1:

@@ -5,16 +5,17 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import (
+    RANKING,
     RESCORER,
-    SCORING,
     Lengthening,
     LengthPenalty,
     LengthQuantile,
-    check_one_length,
-    check_penalty,
+    Rescorer,
+    check_lengths,
+    ranked_by,
     ranked_graph,
 )
-from workflow_src.spec import LENGTHS, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
+from workflow_src.spec import LENGTHS, MODEL, Look, Option, Role, Search, SearchSettings
 
 
 class ArgmaxSettings(SearchSettings):
@@ -26,22 +27,20 @@ class ArgmaxSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
     length_penalty: LengthPenalty
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+    rescorer: Rescorer = Field(
         None, description="the system that ranks lengths; none: the model's log-probability / |y| ** length_penalty"
     )
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        check_one_length(self.length_quantile, "lengths", self.lengths)
-        check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
+        check_lengths("lengths", self.lengths, self.length_quantile, self.length_penalty, self.rescorer)
         return self
 
 
 def label(settings: ArgmaxSettings) -> str:
     """Such as `argmax, 5 lengths, ranked by teacher`."""
     words = [f"{settings.lengths} lengths"] if settings.lengths > 1 else []
-    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["argmax", *words])
+    return ", ".join(["argmax", *words, *ranked_by(settings.rescorer)])
 
 
 SEARCH = Search(
@@ -52,7 +51,7 @@ SEARCH = Search(
     program=True,
     at_lengths=True,
     graph=ranked_graph,
-    needs={MODEL: Role(LENGTHS), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    needs={MODEL: Role(LENGTHS), RESCORER: RANKING},
     width=lambda settings: settings.lengths,
     label=label,
     look=Look(marker="v"),

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER
+from workflow_src.decoding.settings import LM, RESCORER, Rescorer, by, ranked_by
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     LANGUAGE_MODEL,
@@ -26,14 +26,14 @@ class BeamSettings(SearchSettings):
     length_penalty: Annotated[float, Option(tune=(0.6, 0.8, 1.0, 1.2, 1.4), part="-penalty{:g}")] = Field(
         1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
     )
-    language_model: Annotated[str | None, Option(role=LM, part=lambda system: f"-with-{system}" if system else "")] = (
-        Field(None, description="the system whose probabilities of words are added; none: no language model")
+    language_model: Annotated[str | None, Option(role=LM, part=by("with"))] = Field(
+        None, description="the system whose probabilities of words are added; none: no language model"
     )
     lm_weight: Annotated[float, Option(tune=(0.05, 0.1, 0.2, 0.3), part="-weight{:g}", only_with="language_model")] = (
         Field(0.2, ge=0, allow_inf_nan=False, description="weight of the language model's log-probability")
     )
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda system: f"-by-{system}" if system else "")] = (
-        Field(None, description="the system that ranks the best `beam` hypotheses; none: their own scores")
+    rescorer: Rescorer = Field(
+        None, description="the system that ranks the best `beam` hypotheses; none: their own scores"
     )
     rescorer_weight: Annotated[float | None, Option(tune=(0.25, 0.5, 1.0), part="-mix{:g}", only_with="rescorer")] = (
         Field(
@@ -58,7 +58,7 @@ def label(settings: BeamSettings) -> str:
     """Such as `beam 4, with lm, ranked by ctc`; with a `rescorer_weight`, `ranked by itself and 0.5 × ctc`."""
     words = [f"with {settings.language_model}"] if settings.language_model else []
     also = "" if settings.rescorer_weight is None else f"itself and {settings.rescorer_weight:g} × "
-    words += [f"ranked by {also}{settings.rescorer}"] if settings.rescorer else []
+    words += ranked_by(settings.rescorer and f"{also}{settings.rescorer}")
     return ", ".join([f"beam {settings.beam}", *words])
 
 

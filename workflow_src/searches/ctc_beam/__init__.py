@@ -6,8 +6,8 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import (
     LM,
+    RANKING,
     RESCORER,
-    SCORING,
     LmWeight,
     MinRatio,
     PrefixLanguageModel,
@@ -15,7 +15,7 @@ from workflow_src.decoding.settings import (
     WordBonus,
     prefix_label,
 )
-from workflow_src.spec import ALIGNED, LANGUAGE_MODEL, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Sizes
+from workflow_src.spec import ALIGNED, LANGUAGE_MODEL, MODEL, Look, Option, Role, Search, SearchSettings, Sizes
 
 
 class CtcBeamSettings(SearchSettings):
@@ -78,7 +78,7 @@ SEARCH = Search(
     needs={
         MODEL: Role(ALIGNED),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
-        RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING),
+        RESCORER: RANKING,
     },
     series="beam",
     width=width,

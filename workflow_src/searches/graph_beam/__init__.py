@@ -6,8 +6,8 @@ from pydantic import Field
 
 from workflow_src.decoding.settings import (
     LM,
+    RANKING,
     RESCORER,
-    SCORING,
     LmWeight,
     MinRatio,
     PrefixLanguageModel,
@@ -15,7 +15,7 @@ from workflow_src.decoding.settings import (
     WordBonus,
     prefix_label,
 )
-from workflow_src.spec import GRAPH, LANGUAGE_MODEL, MODEL, SCORER, Look, Option, Role, Search, SearchSettings, Sizes
+from workflow_src.spec import GRAPH, LANGUAGE_MODEL, MODEL, Look, Option, Role, Search, SearchSettings, Sizes
 
 
 class GraphBeamSettings(SearchSettings):
@@ -67,7 +67,7 @@ SEARCH = Search(
     needs={
         MODEL: Role(GRAPH),
         LM: Role(LANGUAGE_MODEL, agree=("subwords",), optional=True),
-        RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING),
+        RESCORER: RANKING,
     },
     series="beam",
     width=lambda settings: settings.beam,

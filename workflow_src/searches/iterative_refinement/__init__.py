@@ -5,17 +5,18 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import (
+    RANKING,
     RESCORER,
-    SCORING,
     Lengthening,
     LengthPenalty,
     LengthQuantile,
-    check_one_length,
-    check_penalty,
+    Rescorer,
+    check_lengths,
+    ranked_by,
     ranked_graph,
 )
 from workflow_src.errors import ConfigError
-from workflow_src.spec import ITERATIVE, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
+from workflow_src.spec import ITERATIVE, MODEL, Look, Option, Role, Search, SearchSettings
 
 
 class IterativeRefinementSettings(SearchSettings):
@@ -37,15 +38,14 @@ class IterativeRefinementSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
     length_penalty: LengthPenalty
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+    rescorer: Rescorer = Field(
         None,
         description="the system that ranks lengths; none: its log-probability in the last pass / |y| ** length_penalty",
     )
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        check_one_length(self.length_quantile, "lengths", self.lengths)
-        check_penalty(self.length_penalty, "lengths", self.lengths, self.rescorer)
+        check_lengths("lengths", self.lengths, self.length_quantile, self.length_penalty, self.rescorer)
         return self
 
     @model_validator(mode="after")
@@ -62,9 +62,8 @@ class IterativeRefinementSettings(SearchSettings):
 
 def label(settings: IterativeRefinementSettings) -> str:
     """Such as `iterative refinement, 8 passes, ranked by teacher`."""
-    words = [f"{settings.passes} pass{'es' * (settings.passes > 1)}"]
-    words += [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["iterative refinement", *words])
+    passes = f"{settings.passes} pass{'es' * (settings.passes > 1)}"
+    return ", ".join(["iterative refinement", passes, *ranked_by(settings.rescorer)])
 
 
 def varies(settings: IterativeRefinementSettings) -> str | None:
@@ -81,7 +80,7 @@ SEARCH = Search(
     graph=ranked_graph,
     varies=varies,
     even_steps=True,
-    needs={MODEL: Role(ITERATIVE), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    needs={MODEL: Role(ITERATIVE), RESCORER: RANKING},
     traceable=True,
     series="passes",
     first_value=1,

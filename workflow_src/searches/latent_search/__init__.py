@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize
+from workflow_src.decoding.settings import RESCORER, Lengthening, Steps, StepSize, ranked_by
 from workflow_src.registry import searches
 from workflow_src.spec import LATENT, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
 
@@ -36,9 +36,9 @@ def width(settings: LatentSearchSettings) -> int:
 def label(settings: LatentSearchSettings) -> str:
     """The refinement, numbers of lengths and samples, steps, and the system that ranks."""
     how = searches()[settings.refinement].title if settings.steps and settings.refinement else "prior samples"
-    steps = f", L = {settings.steps}" if settings.steps else ""
-    ranker = f", ranked by {settings.rescorer}" if settings.rescorer else ""
-    return f"{how}, search {settings.lengths:g} × {settings.samples:g}{steps}{ranker}"
+    sizes = f"search {settings.lengths:g} × {settings.samples:g}"
+    steps = [f"L = {settings.steps}"] if settings.steps else []
+    return ", ".join([how, sizes, *steps, *ranked_by(settings.rescorer)])
 
 
 def details(settings: LatentSearchSettings) -> list[str]:

@@ -5,16 +5,17 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import (
+    RANKING,
     RESCORER,
-    SCORING,
     Lengthening,
     LengthPenalty,
     LengthQuantile,
-    check_one_length,
-    check_penalty,
+    Rescorer,
+    check_lengths,
+    ranked_by,
     without_roles,
 )
-from workflow_src.spec import MASKED, MODEL, SCORER, Look, Option, Role, Search, SearchSettings
+from workflow_src.spec import MASKED, MODEL, Look, Option, Role, Search, SearchSettings
 
 
 class MaskPredictSettings(SearchSettings):
@@ -27,21 +28,19 @@ class MaskPredictSettings(SearchSettings):
     length_quantile: LengthQuantile
     lengthening: Lengthening
     length_penalty: LengthPenalty
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+    rescorer: Rescorer = Field(
         None, description="the system that ranks lengths; none: the model's log-probability / |y| ** length_penalty"
     )
 
     @model_validator(mode="after")
     def _settings_have_lengths_to_choose_from(self):
-        check_one_length(self.length_quantile, "length_beam", self.length_beam)
-        check_penalty(self.length_penalty, "length_beam", self.length_beam, self.rescorer)
+        check_lengths("length_beam", self.length_beam, self.length_quantile, self.length_penalty, self.rescorer)
         return self
 
 
 def label(settings: MaskPredictSettings) -> str:
     """Such as `mask-predict, T = 4, ranked by teacher`."""
-    words = [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["mask-predict", f"T = {settings.iterations}", *words])
+    return ", ".join(["mask-predict", f"T = {settings.iterations}", *ranked_by(settings.rescorer)])
 
 
 SEARCH = Search(
@@ -54,7 +53,7 @@ SEARCH = Search(
     # A graph predicts all positions in every pass, our own code only masked ones.
     batches=False,
     at_lengths=True,
-    needs={MODEL: Role(MASKED), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    needs={MODEL: Role(MASKED), RESCORER: RANKING},
     traceable=True,
     series="iterations",
     first_value=1,

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import RESCORER, SCORING, ranked_graph
-from workflow_src.spec import MODEL, SCORER, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings
+from workflow_src.decoding.settings import RANKING, RESCORER, Rescorer, ranked_by, ranked_graph
+from workflow_src.spec import MODEL, SOURCE_LATENT, Look, Option, Role, Search, SearchSettings
 
 
 class NpdSettings(SearchSettings):
@@ -16,15 +16,15 @@ class NpdSettings(SearchSettings):
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
     search_seed: int = Field(1, ge=0, lt=2**31, description="seed of the draws")
-    rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: f"-by-{v}" if v else "")] = Field(
+    rescorer: Rescorer = Field(
         None, description="the system that ranks outputs; none: the model's mean log-probability"
     )
 
 
 def label(settings: NpdSettings) -> str:
     """Such as `NPD, 5 draws, ranked by teacher`."""
-    words = [f"ranked by {settings.rescorer}"] if settings.rescorer else []
-    return ", ".join(["NPD", f"{settings.draws} draw{'s' * (settings.draws > 1)}", *words])
+    draws = f"{settings.draws} draw{'s' * (settings.draws > 1)}"
+    return ", ".join(["NPD", draws, *ranked_by(settings.rescorer)])
 
 
 SEARCH = Search(
@@ -34,7 +34,7 @@ SEARCH = Search(
     module="workflow_src.searches.npd.search:NoisyParallel",
     program=True,
     graph=ranked_graph,
-    needs={MODEL: Role(SOURCE_LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True, program=SCORING)},
+    needs={MODEL: Role(SOURCE_LATENT), RESCORER: RANKING},
     series="draws",
     width=lambda settings: settings.draws,
     label=label,
