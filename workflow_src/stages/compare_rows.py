@@ -19,7 +19,16 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.evaluation.quality.computed import read_computed
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.quality.metrics import sentence_counts
-from workflow_src.evaluation.quality.significance import FORMAT, TEST, Combine, paired_difference, randomisation_test
+from workflow_src.evaluation.quality.significance import (
+    FORMAT,
+    TEST,
+    Combine,
+    ComparedPair,
+    Comparisons,
+    TestedPair,
+    paired_difference,
+    randomisation_test,
+)
 from workflow_src.evaluation.quality.variants import VARIANTS, variants
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import write_json
@@ -27,6 +36,7 @@ from workflow_src.records.provenance import numbered, provenance
 from workflow_src.spec import Frozen, Texts
 
 Key = tuple[str, str, int]
+Entry = TestedPair | ComparedPair
 Why = Literal["baseline", "control", "autoregressive"]
 WHY: dict[Why, str] = {"baseline": "a baseline", "control": "a control", "autoregressive": "autoregressive rows"}
 # Counts of a metric by sentence, and the function from their sums to its figure.
@@ -90,11 +100,11 @@ class Pair:
     why: Why
     removed: Removal
 
-    def entry(self, metric: str, difference: float, **figures: float) -> dict[str, Any]:
-        """The entry of significance.json for a metric."""
+    def named(self, metric: str) -> dict[str, Any]:
+        """Fields of an entry of significance.json that say what is compared in a metric."""
         names = {"system": self.row.system, "name": self.row.name, "seed": self.row.seed}
-        names |= {"other": [self.other.system, self.other.name], "why": self.why, "variant": self.removed}
-        return {**names, "metric": metric, "difference": difference, **figures}
+        other = self.other.system, self.other.name
+        return {**names, "other": other, "why": self.why, "variant": self.removed, "metric": metric}
 
 
 def pairs_of(rows: Sequence[Row]) -> list[Pair]:
@@ -113,9 +123,8 @@ def pairs_of(rows: Sequence[Row]) -> list[Pair]:
     return pairs
 
 
-def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf) -> list[dict[str, Any]]:
-    """The entries of significance.json, each a pair of rows and a metric: the difference; the p-value, or with an
-    autoregressive row the fields of a `PairedDifference`.
+def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: CountsOf) -> list[Entry]:
+    """The entries of significance.json, each a pair of rows and a metric.
 
     Baselines are compared in every metric with uncertainty, controls in the main one, which is the first of `metrics`,
     and autoregressive rows in those that decide. Repetitions are removed from outputs that are not autoregressive, on
@@ -124,7 +133,7 @@ def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: Counts
     pairs = pairs_of(rows)
     compared_rows = {row.key: row for pair in pairs for row in (pair.row, pair.other)}
     lines = {key: _translations(row) for key, row in compared_rows.items()}
-    entries = []
+    entries: list[Entry] = []
     for measured in metrics:
         metric = measured.metric
         groups: dict[tuple[Why, Key, Removal], list[Pair]] = {}
@@ -137,14 +146,12 @@ def compared(rows: Sequence[Row], metrics: Sequence[Measured], counts_of: Counts
             counts = [counts_of(measured, lines[pair.row.key][removed])[0] for pair in members]
             if why == "autoregressive":
                 for pair, of_row in zip(members, counts, strict=True):
-                    entries.append(
-                        pair.entry(metric.name, **dataclasses.asdict(paired_difference(of_row, baseline, combine)))
-                    )
+                    difference = paired_difference(of_row, baseline, combine)
+                    entries.append(ComparedPair(**pair.named(metric.name), **dataclasses.asdict(difference)))
                 continue
-            for pair, difference, p in zip(
-                members, *randomisation_test(baseline, np.stack(counts), combine), strict=True
-            ):
-                entries.append(pair.entry(metric.name, float(difference), p_value=float(p)))
+            differences, p_values = randomisation_test(baseline, np.stack(counts), combine)
+            for pair, real, p in zip(members, differences, p_values, strict=True):
+                entries.append(TestedPair(**pair.named(metric.name), difference=float(real), p_value=float(p)))
     return entries
 
 
@@ -167,13 +174,14 @@ def run(inputs: Inputs) -> str:
     counts_of = counting(Texts((), references, sources, corpus, tuple(further), read_computed(inputs.computed)))
     applicable = [measured for measured in settings.measured if not measured.metric.conflict(corpus, measured.settings)]
     entries = compared(rows, applicable, counts_of)
-    content = {"format": FORMAT, "test": TEST, "sentences": len(references), "pairs": entries}
+    comparisons = Comparisons(test=TEST, pairs=tuple(entries))
+    content = {"format": FORMAT, "sentences": len(references), **comparisons.model_dump(mode="json")}
     files: dict[str, str | Path] = {"source": inputs.source, **numbered("reference", inputs.reference)}
     files |= {f"{row.system} {row.name} {row.seed}": row.translations for row in rows}
     files |= {f"details of {row.system} {row.name} {row.seed}": row.details for row in rows if not row.autoregressive}
     files |= {f"computed {number}": path for number, path in enumerate(inputs.computed, 1)}
     write_json(inputs.output, content | {"provenance": provenance(recorded(settings), files)})
-    compared_rows = {(entry["why"], entry["system"], entry["name"], entry["seed"]) for entry in entries}
+    compared_rows = {(entry.why, entry.system, entry.name, entry.seed) for entry in entries}
     counts = Counter(why for why, *_ in compared_rows)
     words = ", ".join(f"{counts[why]} with {what}" for why, what in WHY.items())
     return f"{inputs.output}: of {len(rows)} rows compared {words}"

@@ -10,10 +10,12 @@ import dataclasses
 import math
 import statistics
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
+from pydantic import Field
 
+from workflow_src.records.checked import Lenient
 from workflow_src.spec import Segments
 
 # Format of significance.json.
@@ -22,8 +24,6 @@ TRIALS = 10_000
 SEED = 12345
 # A difference with a smaller p-value is significant; intervals leave out the true difference with this probability.
 LEVEL = 0.05
-# The test as results describe it.
-TEST: dict[str, Any] = {"name": "paired approximate randomisation", "two_sided": True, "trials": TRIALS, "seed": SEED}
 BOOTSTRAP_SAMPLES = 1000
 BOOTSTRAP_SEED = 12345
 # Trials computed together: bounds memory.
@@ -32,6 +32,51 @@ _CHUNK = 500
 _ROUNDING = 1e-9
 
 Combine = Callable[[np.ndarray], np.ndarray]
+
+
+class PairedTest(Lenient):
+    """The test of p-values."""
+
+    name: str
+    two_sided: bool
+    trials: int
+    seed: int | None = None
+
+
+class Pair(Lenient):
+    """A row and another one in a variant and a metric, and their difference."""
+
+    system: str
+    name: str
+    seed: int
+    other: tuple[str, str]
+    variant: str
+    metric: str
+    difference: float
+
+
+class TestedPair(Pair):
+    why: Literal["baseline", "control"]
+    p_value: float
+
+
+class ComparedPair(Pair):
+    """With the fields of a `PairedDifference`."""
+
+    why: Literal["autoregressive"]
+    error: float
+    sentence: float
+
+
+class Comparisons(Lenient):
+    """`significance.json`."""
+
+    test: PairedTest
+    pairs: tuple[Annotated[TestedPair | ComparedPair, Field(discriminator="why")], ...]
+
+
+# The test as results describe it.
+TEST = PairedTest(name="paired approximate randomisation", two_sided=True, trials=TRIALS, seed=SEED)
 
 
 def counts_of(segments: Segments) -> tuple[np.ndarray, Combine]:

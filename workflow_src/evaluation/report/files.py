@@ -5,17 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from workflow_src.config.datasets import Split
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import ShownDecode
-from workflow_src.evaluation.quality import significance
 from workflow_src.evaluation.quality.choosing import chosen_point
-from workflow_src.evaluation.quality.significance import PairedDifference
+from workflow_src.evaluation.quality.significance import (
+    FORMAT,
+    ComparedPair,
+    Comparisons,
+    PairedDifference,
+    PairedTest,
+    TestedPair,
+)
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import Lenient, check_format, checked
 from workflow_src.registry import main_metric
@@ -142,47 +148,6 @@ RowKey = tuple[str, str, int]
 Pairs = Mapping[tuple[RowKey, RowKey], Mapping[str, PairedDifference]]
 
 
-class PairedTest(Lenient):
-    """The test of p-values."""
-
-    name: str
-    two_sided: bool
-    trials: int
-    seed: int | None = None
-
-
-class Pair(Lenient):
-    """A row and another one in a variant and a metric, and their difference."""
-
-    system: str
-    name: str
-    seed: int
-    other: tuple[str, str]
-    variant: str
-    metric: str
-    difference: float
-
-
-class TestedPair(Pair):
-    why: Literal["baseline", "control"]
-    p_value: float
-
-
-class ComparedPair(Pair):
-    """With the fields of a `PairedDifference`."""
-
-    why: Literal["autoregressive"]
-    error: float
-    sentence: float
-
-
-class Comparisons(Lenient):
-    """`significance.json`."""
-
-    test: PairedTest
-    pairs: tuple[Annotated[TestedPair | ComparedPair, Field(discriminator="why")], ...]
-
-
 @dataclasses.dataclass(frozen=True)
 class Significance:
     """The content of significance.json: the test, and pairs of rows.
@@ -220,7 +185,7 @@ class Choice:
 def read_significance(path: str | Path) -> Significance:
     """The content of significance.json. Raises ArtifactError for another format, or for the first wrong key."""
     content = read_json(path)
-    check_format(content, significance.FORMAT, str(path), AGAIN_COMPARED)
+    check_format(content, FORMAT, str(path), AGAIN_COMPARED)
     comparisons = checked(Comparisons, content, str(path), AGAIN_COMPARED)
     tested: dict[tuple[RowKey, str, str, str], TestedPair] = {}
     pairs: dict[tuple[RowKey, RowKey], dict[str, PairedDifference]] = {}
