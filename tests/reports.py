@@ -15,7 +15,7 @@ from workflow_src.evaluation.quality.significance import PairedDifference
 from workflow_src.evaluation.report import tables
 from workflow_src.evaluation.report.csv_tables import as_table
 from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.results import COLUMNS, FORMAT, FROM_CONTROL, Results
+from workflow_src.evaluation.report.results import COLUMNS, FROM_CONTROL, Record, Results
 from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
 from workflow_src.registry import default_metrics, metrics, used_modules
@@ -213,14 +213,14 @@ RECORD |= {"experiment": "e", "dataset": "toy", "reference": ["teacher", "beam-4
 def results(rows, **record) -> Results:
     """Results of rows, one for each variant of a row of rows.csv; `record` are fields of provenance.json."""
     described = {(row["system"], row["decode"], row["seed"]): row for row in rows}
-    content = RECORD | {"format": FORMAT, "metrics": [metric.name for metric in default_metrics()]} | record
+    content = RECORD | {"metrics": [metric.name for metric in default_metrics()]} | record
     lines = {
         tuple(line[name] for name in ("split", "system", "decode", "seed", "variant", "figure")): line
         for row in rows
         for line in figures_of(row)
     }
     tables_of = {"rows.csv": list(described.values()), "figures.csv": list(lines.values())}
-    return Results(*(as_table(entries, COLUMNS[name]) for name, entries in tables_of.items()), content)
+    return Results(*(as_table(entries, COLUMNS[name]) for name, entries in tables_of.items()), Record(**content))
 
 
 def flat(results: Results, split: str = "test") -> list[SimpleNamespace]:

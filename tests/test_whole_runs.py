@@ -151,8 +151,8 @@ def _check_test_sets(
 ) -> None:
     """The second set has figures of each row of the first, in results and in the leaderboard, and its own ones."""
     measured = read_results(results)
-    assert measured.record["splits"] == ["plain", "twofold"] and corpus["references"] == {"twofold": 2}
-    plain, further = (reports.flat(measured, split) for split in measured.record["splits"])
+    assert measured.record.splits == ("plain", "twofold") and corpus["references"] == {"twofold": 2}
+    plain, further = (reports.flat(measured, split) for split in measured.record.splits)
     key = lambda row: (row.system, row.decode, row.variant)  # noqa: E731
     assert list(map(key, plain)) == list(map(key, further))
     assert all(row.latency_ms is None and row.energy_per_sentence is not None for row in further[:1])
@@ -168,7 +168,7 @@ def _check_test_sets(
             lines = [references, [line or None for line in second_references]]
             assert row.bleu == pytest.approx(sacrebleu.corpus_bleu(outputs, lines).score)
             assert row.chrf == pytest.approx(sacrebleu.corpus_chrf(outputs, lines).score)
-    signatures = measured.record["signatures"]
+    signatures = measured.record.signatures
     assert "nrefs:var" in signatures["twofold"]["BLEU"] and "nrefs:1" in signatures["plain"]["BLEU"]
     assert corpus["found_in_train"]["twofold"]["pair"] == 1 and corpus["pairs"]["twofold"] == len(second_set)
     assert "<h3>On twofold</h3>" in page and "Each source has 2, which count together" in page

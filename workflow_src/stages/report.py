@@ -134,7 +134,7 @@ def run(inputs: Inputs) -> str:
     material.files.update(usage.inputs_of(usage.recommend(candidates, manifest.report.margin), material))
     material.files.update({f"bundle {path.parent}": path for path in inputs.bundles})
     record = describe(material, command_line)
-    measured = dataclasses.replace(measured, record=measured.record | {"provenance": record})
+    measured = dataclasses.replace(measured, record=measured.record.model_copy(update={"provenance": record}))
     measured.check(folder)
     split = manifest.plan.shown_split
     table, proof = contents.evidence_of(material, measured, split)

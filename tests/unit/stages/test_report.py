@@ -342,11 +342,11 @@ def test_what_normalisation_costs_stands_in_the_caption_and_among_the_facts(repo
 def test_every_further_test_set_has_a_table_and_rows_of_its_own(report_inputs, page_of):
     folder = _build(report_inputs(significance=True, further=("news", "talks"), expected={"score-4": 29.1}))
     results = read_results(folder)
-    assert results.record["splits"] == ["test", "news", "talks"]
+    assert results.record.splits == ("test", "news", "talks")
     rows = reports.flat(results)
     for split in ("news", "talks"):
         further = reports.flat(results, split)
-        assert results.record["signatures"][split][BLEU].startswith("nrefs:2") and len(further) == len(rows)
+        assert results.record.signatures[split][BLEU].startswith("nrefs:2") and len(further) == len(rows)
         for row, main in zip(further, rows, strict=True):
             lower = 10 if split == "news" else 20
             assert row.bleu == pytest.approx(main.bleu - lower) and row.bleu_p == main.bleu_p

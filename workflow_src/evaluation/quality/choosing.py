@@ -11,7 +11,8 @@ import pydantic
 from workflow_src.config.experiment import Removal
 from workflow_src.config.resolved import typed_value
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.quality.computed import is_figure
+from workflow_src.evaluation.quality.variants import VARIANTS, Quality
 from workflow_src.records.checked import Lenient, read_file
 from workflow_src.registry import main_metric
 from workflow_src.spec import Metric, SearchSettings
@@ -99,17 +100,15 @@ def dev_figure(removal: Removal, quality: str | Path | None, chosen: str | Path 
     `removal` names the repetitions that are removed from outputs before they are scored. Raises ArtifactError for a
     file without the figure.
     """
-    variant, name = VARIANTS[removal], main_metric().name
+    name = main_metric().name
     if quality is not None:
-        figures: dict[str, Any] = {name: (float, ...)}
-        scores: Any = pydantic.create_model("Scores", __base__=Lenient, **figures)
-        variants: dict[str, Any] = {variant: (scores, ...)}
-        content = read_file(pydantic.create_model("Quality", __base__=Lenient, **variants), quality)
-        return getattr(getattr(content, variant), name)
+        figure: Any = read_file(Quality, quality).figures(removal).get(name)
+        if not is_figure(figure):
+            raise ArtifactError(quality, f"has no figure {VARIANTS[removal]}.{name}", "score the translations again")
+        return float(figure)
     assert chosen is not None, "the decode was measured on dev in one of two ways"
     choice = read_choice(chosen)
-    figure: float = chosen_point(choice.points, choice.chosen)[name]
-    return figure
+    return float(chosen_point(choice.points, choice.chosen)[name])
 
 
 def chosen_point(curve: Iterable[dict[str, Any]], chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,9 +61,9 @@ def column(results: Results, split: str, removed: Removal | None) -> Column:
     gaps = main.assign(value=main["seed"].map(levels).astype(NUMBER) - main["value"], figure=GAP).dropna(subset="value")
     figures = pd.concat([shown, gaps])
     figures["label"] = [names[key] for key in zip(figures["system"], figures["decode"], figures["data"], strict=True)]
-    several = len(results.record["splits"]) > 1
-    title = f"{results.record['experiment']}, {split}" if several else results.record["experiment"]
-    return Column(title, results.record["dataset"], shown["seed"].nunique(), means(figures, ROW))
+    several = len(results.record.splits) > 1
+    title = f"{results.record.experiment}, {split}" if several else results.record.experiment
+    return Column(title, results.record.dataset, shown["seed"].nunique(), means(figures, ROW))
 
 
 def _own_settings(row: pd.Series, chosen: Sequence[str]) -> str:
@@ -85,7 +85,7 @@ def _check_removal(results: Results, split: str, removed: Removal | None) -> Non
     asked = {removal(False, means_repetitions, removed) for means_repetitions in variants["means_repetitions"]}
     if lacking := sorted(asked - there):
         raise InputError(
-            f"the results of {results.record['experiment']}",
+            f"the results of {results.record.experiment}",
             f"have no rows with --remove-repetitions {lacking[0]}, only {', '.join(sorted(there))}",
             "make its report again, or choose one of these",
         )
@@ -116,7 +116,7 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
     """
     if not experiments:
         raise InputError("the list of experiments", "is empty", "give at least one")
-    columns = [column(results, split, removed) for results in experiments for split in results.record["splits"]]
+    columns = [column(results, split, removed) for results in experiments for split in results.record.splits]
     titles = [column.title for column in columns]
     keys = dict.fromkeys(key for column in columns for key in column.rows)
     sections = []
@@ -151,10 +151,10 @@ def _about(results: Results) -> str:
     """Data, checksum, seeds and reference row of an experiment, and a sentence where its networks were not trained
     equally long."""
     record = results.record
-    sums = (record["provenance"].get("corpus") or {}).get("sha256")
-    data = carried.data(record["dataset"], sums, results.rows["seed"])
+    sums = (record.provenance.get("corpus") or {}).get("sha256")
+    data = carried.data(record.dataset, sums, results.rows["seed"])
     reference = f"Reference row: {' '.join(results.reference)}." if results.reference else ""
-    return " ".join(filter(None, [f"{record['experiment']}:", data, reference, carried.unequal(results.rows)]))
+    return " ".join(filter(None, [f"{record.experiment}:", data, reference, carried.unequal(results.rows)]))
 
 
 def _systems(results: Results) -> list[dict[str, str]]:
@@ -162,7 +162,7 @@ def _systems(results: Results) -> list[dict[str, str]]:
     seeds = results.rows.groupby("system")["seed"].unique()
     return [
         {
-            "experiment": results.record["experiment"],
+            "experiment": results.record.experiment,
             "system": row["system"],
             "family": row["family"],
             "preset": row["preset"],

@@ -22,6 +22,7 @@ from workflow_src.evaluation.document import (
     Table,
 )
 from workflow_src.evaluation.manifest import Manifest
+from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report import (
     analyses,
     captions,
@@ -74,8 +75,7 @@ class Contents:
     @property
     def record(self) -> Mapping[str, Any]:
         """The provenance."""
-        provenance: Mapping[str, Any] = self.measured.record["provenance"]
-        return provenance
+        return self.measured.record.provenance
 
     @property
     def at_reference_lengths(self) -> list[dict[str, Any]]:
@@ -163,7 +163,7 @@ def quality(contents: Contents) -> list[Block]:
         rows_table(contents, split, manifest, contents.table, numbered=True),
         *([Fold("What removing repetitions is worth", [removed])] if removed else []),
     ]
-    for further in contents.measured.record["splits"][1:]:
+    for further in contents.measured.record.splits[1:]:
         on_split = manifest.on(further)
         groups = tables.groups(contents.measured, further, on_split, manifest.report.remove_repetitions)
         blocks += [Heading(f"On {further}"), rows_table(contents, further, on_split, groups)]
@@ -234,7 +234,7 @@ def rows_table(
     shown = contents.measured.shown(split, report.remove_repetitions)
     tested = [metric for metric in manifest.metrics if metric.uncertainty]
     removal = captions.removal_words(report.remove_repetitions, manifest.means_repetitions)
-    signatures = contents.measured.record["signatures"][split]
+    signatures = contents.measured.record.signatures[split]
     repetitions = f"In non-autoregressive outputs, {removal}; autoregressive outputs are scored as they are."
     notes = {
         "Repetitions": "" if all(line.decode.autoregressive for line in lines) else repetitions,
@@ -258,7 +258,7 @@ def rows_table(
             f"{key} (at the references' lengths)": value for key, value in at_lengths if key not in measured
         }
     published = ", ".join(f"{name} {value}" for name, value in without_row.items())
-    sentences = quality_on(material, split).get("sentences", 0)
+    sentences = quality_on(material, split).sentences or 0
     line = [
         f"{'Quality and speed' if timed else 'Quality'} on {split} of {manifest.dataset} "
         f"({manifest.source}→{manifest.target}, {sentences:,} sentences).",
@@ -355,13 +355,13 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
         "versions": versions,
         **{
             f"signature of {name}": Cell(text, code=True)
-            for name, text in contents.measured.record["signatures"][contents.split].items()
+            for name, text in contents.measured.record.signatures[contents.split].items()
         },
         "BLEU of references, normalised and put together like outputs": page.round_trip_words(material.corpus),
     }
     return [[name, value] for name, value in values.items() if value]
 
 
-def quality_on(material: Inputs, split: str) -> dict[str, Any]:
+def quality_on(material: Inputs, split: str) -> Quality:
     """The first quality file of a split."""
     return next(material.qualities[row.quality] for row in material.manifest.rows if row.split == split)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from workflow_src.config.datasets import NthSplit
 from workflow_src.data import drops, tokenised
 from workflow_src.data.download import SUMS
-from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.evaluation.document import Block, Caption, Cell, Fold, Heading, Table, table_of
 from workflow_src.evaluation.manifest import Row
+from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, EncodedText
 from workflow_src.evaluation.report.page import language
 
@@ -101,16 +101,14 @@ def _counts(by_name: Mapping[str, int]) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in by_name.items())
 
 
-def placeholder_outcomes(
-    rows: Sequence[Row], qualities: Mapping[str, Mapping[str, Any]], split: str
-) -> list[dict[str, str]]:
+def placeholder_outcomes(rows: Sequence[Row], qualities: Mapping[str, Quality], split: str) -> list[dict[str, str]]:
     """Counts of the placeholders in translations of each row of a split."""
     outcomes = ("spans", "missing", "surplus", "dropped")
     return [
         {"outputs": f"{row.system}, {row.name}, seed {row.seed}"}
         | {f"placeholders {name}": f"{counts.get(name, 0):,}" for name in outcomes}
         for row in rows
-        if row.split == split and (counts := qualities[row.quality].get(PLACEHOLDERS))
+        if row.split == split and (counts := qualities[row.quality].placeholders)
     ]
 
 

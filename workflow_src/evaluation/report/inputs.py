@@ -16,7 +16,7 @@ from workflow_src.evaluation.manifest import Manifest, Row
 from workflow_src.evaluation.quality.choosing import AGAIN as AGAIN_CHOSEN
 from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.quality.computed import is_figure
-from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS, Quality
 from workflow_src.evaluation.report import analyses, figures_learning, progress
 from workflow_src.evaluation.report.files import (
     Choice,
@@ -29,8 +29,8 @@ from workflow_src.evaluation.report.files import (
 )
 from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
 from workflow_src.evaluation.speed.measured import Speed, read_speed
-from workflow_src.records.atomic import read_chosen, read_json
-from workflow_src.records.checked import Lenient, checked, read_file
+from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import checked, read_file
 from workflow_src.records.provenance import numbered
 from workflow_src.spec import Metric
 
@@ -50,24 +50,12 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return entries
 
 
-class Quality(Lenient):
-    """A quality file: figures by metric in each of VARIANTS, their intervals (`NAME_ci`) and signatures."""
-
-    kept: dict[str, Any] = {}
-    without_repeated_words: dict[str, Any] = {}
-    without_repeated_subwords: dict[str, Any] = {}
-    sentences: int = 0
-    mean_steps: float | None = None
-    placeholders: dict[str, int] = {}
-
-
-def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
+def read_quality(path: str, metrics: Sequence[Metric]) -> Quality:
     """A quality file. Raises ArtifactError when it lacks a variant, or the score of one of the metrics."""
-    content: dict[str, Any] = read_json(path)
-    checked(Quality, content, path, AGAIN_SCORED)
+    quality = checked(Quality, read_json(path), path, AGAIN_SCORED)
     numbers = {metric.name: 1 for metric in metrics} | {f"{m.name}_ci": 2 for m in metrics if m.uncertainty}
-    for variant in VARIANTS.values():
-        scores = content.get(variant, {})
+    for removal, variant in VARIANTS.items():
+        scores = quality.figures(removal)
         for key, count in numbers.items():
             if key not in scores:
                 raise ArtifactError(path, f"has no {variant}.{key}", AGAIN_SCORED)
@@ -77,12 +65,12 @@ def read_quality(path: str, metrics: Sequence[Metric]) -> dict[str, Any]:
             values = [scores[key]] if count == 1 else scores[key]
             if not (isinstance(values, list) and len(values) == count and all(map(is_figure, values))):
                 raise ArtifactError(path, f"has {short_repr(scores[key])} as {variant}.{key}", AGAIN_SCORED)
-    return content
+    return quality
 
 
-def signatures(quality: Mapping[str, Any], metrics: Iterable[Metric]) -> dict[str, str]:
+def signatures(quality: Quality, metrics: Iterable[Metric]) -> dict[str, str]:
     """Signatures of metrics in a quality file, by the titles of the metrics."""
-    scores = quality[VARIANTS["none"]]
+    scores = quality.figures("none")
     return {m.title: str(scores[f"{m.name}_signature"]) for m in metrics if f"{m.name}_signature" in scores}
 
 
@@ -111,7 +99,7 @@ class Inputs:
     """
 
     manifest: Manifest
-    qualities: dict[str, dict[str, Any]]
+    qualities: dict[str, Quality]
     logs: list[figures_learning.Log]
     systems: list[TrainedSystem]
     analyses: Mapping[str, Content]
@@ -157,7 +145,7 @@ def load(
     `significance` has a file for each test set, in the order of the manifest.
     """
     # From here on a row has the settings that it was decoded with.
-    manifest = Manifest.of(plan, read_chosen)
+    manifest = Manifest.of(plan, lambda path: read_choice(path).chosen)
     singles = {"speed": speed, "traces": traces, "corpus": corpus, "monolingual": monolingual}
     files: dict[str, Any] = {name: path for name, path in singles.items() if path}
     files |= numbered("significance", significance)
@@ -191,7 +179,7 @@ def load(
     )
 
 
-def _check_signatures(qualities: Mapping[str, dict[str, Any]], manifest: Manifest) -> None:
+def _check_signatures(qualities: Mapping[str, Quality], manifest: Manifest) -> None:
     """Raises ArtifactError where two files of a split were scored by one metric in different ways."""
     first_signatures: dict[tuple[str, str], tuple[str, str]] = {}
     for row in manifest.rows:

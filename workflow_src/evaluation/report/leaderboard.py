@@ -45,24 +45,24 @@ ADVICE = "name a CSV file that `continuum leaderboard` wrote"
 
 def rows_of(results: Results) -> list[dict[str, str]]:
     """The rows of an experiment's results, by COLUMNS, those of the main test set first; unknown values are empty."""
-    record, provenance = results.record, results.record["provenance"]
+    record, provenance = results.record, results.record.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
     # Figures of a program are comparable only under the same model, which its signature names.
     signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
     experiment = {
-        "experiment": record["experiment"],
-        "corpus": record["dataset"],
-        "source": record["source"],
-        "target": record["target"],
+        "experiment": record.experiment,
+        "corpus": record.dataset,
+        "source": record.source,
+        "target": record.target,
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit"),
     }
-    removed = record["remove_repetitions"]
+    removed = record.remove_repetitions
     on_dev = means(results.shown("dev", removed), KEY)
     cells = []
-    for number, split in enumerate(record["splits"]):
+    for number, split in enumerate(record.splits):
         digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
-        signatures = record["signatures"].get(split, {})
+        signatures = record.signatures.get(split, {})
         about = experiment | {
             "test_set": f"{split}:{digest[:12]}" if digest else split,
             "signature": "; ".join(signatures[title] for title in signed if title in signatures),

@@ -22,7 +22,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.content import Content
 from workflow_src.evaluation.manifest import Key, Manifest
 from workflow_src.evaluation.manifest import Row as ManifestRow
-from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report.csv_tables import BOOL, COUNT, NUMBER, TEXT, as_csv, as_table, read_csv
 from workflow_src.evaluation.report.files import RowKey, Significance
 from workflow_src.evaluation.report.trained import TrainedSystem
@@ -75,7 +75,12 @@ def signature_tokeniser(signature: str) -> str:
 
 
 class Record(Lenient):
-    """The content of provenance.json, beside its format (`Results`)."""
+    """The content of provenance.json, beside its format.
+
+    `source` and `target` are languages; `splits` are those with figures of test sets, the one of the tables first;
+    `metrics` are names, the main one first; `remove_repetitions` is the setting of the report; `reference` is the row
+    (system and decode) that others are compared with; `signatures` are those of metrics by split and title.
+    """
 
     experiment: str
     dataset: str
@@ -132,28 +137,21 @@ def _known(value: float) -> float | None:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """Tables with the columns of COLUMNS, and the content of provenance.json.
-
-    That has the `format`, `experiment`, `dataset`, `source` and `target` language, `splits` (those with figures of test
-    sets, the one of the tables first), `metrics` (names, the main one first), `remove_repetitions` (the setting of the
-    report), the `reference` row that others are compared with (system and decode, or None), `signatures` of metrics by
-    split and title, and the `provenance`.
-    """
+    """Tables with the columns of COLUMNS, and the content of provenance.json."""
 
     rows: pd.DataFrame
     figures: pd.DataFrame
-    record: dict[str, Any]
+    record: Record
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         """The metrics; one that is not declared here has its name as its title."""
         declared = metrics()
-        return tuple(declared.get(name) or Metric(name=name, title=name) for name in self.record["metrics"])
+        return tuple(declared.get(name) or Metric(name=name, title=name) for name in self.record.metrics)
 
     @property
     def reference(self) -> Key | None:
-        system, decode = self.record["reference"] or (None, None)
-        return (system, decode) if system is not None and decode is not None else None
+        return self.record.reference
 
     def shown(self, split: str, removed: Removal | None = None) -> pd.DataFrame:
         """Lines of `figures` on a split, of the variant of each row that tables with the setting `removed` show
@@ -174,7 +172,7 @@ class Results:
         for name, table in self.tables():
             with atomic(folder / name) as file:
                 file.write(as_csv(table))
-        write_json(folder / RECORD, self.record)
+        write_json(folder / RECORD, {"format": FORMAT, **self.record.model_dump(mode="json")})
 
     def tables(self) -> Iterator[tuple[str, pd.DataFrame]]:
         """The tables by the names of their files."""
@@ -215,9 +213,9 @@ def read_results(named: str | Path) -> Results:
     folder = next((folder for folder in folders if (folder / RECORD).is_file()), None)
     if folder is None:
         raise ArtifactError(named, "has no results", f"name a finished experiment, or its folder with {RECORD}")
-    record = read_json(folder / RECORD)
-    check_format(record, FORMAT, str(folder / RECORD), AGAIN)
-    checked(Record, record, str(folder / RECORD), AGAIN)
+    content = read_json(folder / RECORD)
+    check_format(content, FORMAT, str(folder / RECORD), AGAIN)
+    record = checked(Record, content, str(folder / RECORD), AGAIN)
     rows, figures = (read_csv(folder / name, COLUMNS[name], AGAIN) for name in ("rows.csv", "figures.csv"))
     results = Results(rows, figures, record)
     results.check(folder)
@@ -226,7 +224,7 @@ def read_results(named: str | Path) -> Results:
 
 def build(
     manifest: Manifest,
-    qualities: Mapping[str, dict[str, Any]],
+    qualities: Mapping[str, Quality],
     systems: Iterable[TrainedSystem] = (),
     speed: Speed | None = None,
     tested: Mapping[str, Significance] = {},
@@ -254,20 +252,20 @@ def build(
             *(_times(times[row.key], speed) if speed and row.key in times and (row.split, row.seed) == timed else ()),
         ):
             figures.append({"split": row.split, **dict(zip(KEY, key, strict=True)), **entry})
-    content = {
-        "format": FORMAT,
-        "experiment": manifest.plan.experiment,
-        "dataset": manifest.dataset,
-        "source": manifest.source,
-        "target": manifest.target,
-        "splits": [split, *(manifest.test_sets[1:] if split != "dev" else ())],
-        "metrics": [metric.name for metric in manifest.metrics],
-        "remove_repetitions": manifest.report.remove_repetitions,
-        "reference": manifest.reference and list(manifest.reference.key),
-        "signatures": signatures,
-    }
+    record = Record(
+        experiment=manifest.plan.experiment,
+        dataset=manifest.dataset,
+        source=manifest.source,
+        target=manifest.target,
+        splits=(split, *(manifest.test_sets[1:] if split != "dev" else ())),
+        metrics=tuple(metric.name for metric in manifest.metrics),
+        remove_repetitions=manifest.report.remove_repetitions,
+        reference=manifest.reference and manifest.reference.key,
+        signatures={name: dict(by_title) for name, by_title in signatures.items()},
+        provenance={},
+    )
     described = as_table(list(rows.values()), COLUMNS["rows.csv"])
-    return Results(described, as_table(figures, COLUMNS["figures.csv"]), content)
+    return Results(described, as_table(figures, COLUMNS["figures.csv"]), record)
 
 
 def _described(
@@ -301,17 +299,17 @@ def _described(
 
 
 def _scores(
-    row: ManifestRow, manifest: Manifest, quality: Mapping[str, Any], tested: Significance | None
+    row: ManifestRow, manifest: Manifest, quality: Quality, tested: Significance | None
 ) -> Iterator[dict[str, Any]]:
     """Figures by metric and removal of repetitions; of an autoregressive decode there is one variant."""
-    decode, key, n = manifest.decode(*row.key), (*row.key, row.seed), quality.get("sentences")
+    decode, key, n = manifest.decode(*row.key), (*row.key, row.seed), quality.sentences
     compared = tested.tested if tested else {}
-    if quality.get("mean_steps") is not None and (decode.search.counts or decode.search.settings.named("stop")):
-        yield {"figure": "mean_steps", "value": quality["mean_steps"], "n": n}
+    if quality.mean_steps is not None and (decode.search.counts or decode.search.settings.named("stop")):
+        yield {"figure": "mean_steps", "value": quality.mean_steps, "n": n}
     for removed in ("none",) if decode.autoregressive else REMOVALS:
-        variant, common = VARIANTS[removed], {"variant": removed, "n": n}
+        scores, common = quality.figures(removed), {"variant": removed, "n": n}
         for metric in manifest.metrics:
-            value, interval = quality[variant].get(metric.name), quality[variant].get(f"{metric.name}_ci")
+            value, interval = scores.get(metric.name), scores.get(f"{metric.name}_ci")
             if value is None:
                 continue
             entry = common | {"figure": metric.name, "value": value}

@@ -4,6 +4,7 @@ from types import MappingProxyType, SimpleNamespace
 
 from workflow_src.config.datasets import NthSplit
 from workflow_src.evaluation.document import Cell, Fold, Table
+from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report import corpus
 from workflow_src.evaluation.report.files import CleaningStep, CorpusSummary, EncodedText
 
@@ -96,7 +97,7 @@ def test_mixtures_placeholders_and_augmented_pairs_are_counted():
     mixture = {"raw": {"pairs": 9383, "weight": 0.5, "pairs_an_epoch": 4691.5}}
     texts = {"raw": encoded(placeholders={"pairs": 2, "spans": 1004, "without_partner": 3}, augmented={"upper": 1200})}
     rows = [SimpleNamespace(system="a", name="greedy", seed=1, split=split, quality=split) for split in ("dev", "test")]
-    qualities = {"dev": {}, "test": {"placeholders": {"spans": 20, "missing": 2, "surplus": 1}}}
+    qualities = {"dev": Quality(), "test": Quality(placeholders={"spans": 20, "missing": 2, "surplus": 1})}
     assert corpus.placeholder_outcomes(rows, qualities, "dev") == []
     outcomes = corpus.placeholder_outcomes(rows, qualities, "test")
     counted, mixed, replaced = tables(CONTENT, None, texts, {"one": mixture}, outcomes)

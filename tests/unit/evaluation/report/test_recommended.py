@@ -16,6 +16,7 @@ from titles import BEAM_4
 
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.document import Command
+from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report import needs, page, results, usage
 from workflow_src.evaluation.report.files import Choice
 from workflow_src.registry import main_metric
@@ -38,11 +39,11 @@ def report_inputs(test, dev=None, tuned=None, times=None, validity=None, unfinis
     for row in report_manifest.rows:
         bleu = scores[row.split][row.key]
         valid = {"validity": validity[row.key]} if validity and row.key in validity else {}
-        qualities[row.quality] = {
-            "kept": {"bleu": bleu} | valid,
-            "without_repeated_words": {"bleu": bleu + 1} | valid,
-            "without_repeated_subwords": {"bleu": bleu + 2} | valid,
-        }
+        qualities[row.quality] = Quality(
+            kept={"bleu": bleu} | valid,
+            without_repeated_words={"bleu": bleu + 1} | valid,
+            without_repeated_subwords={"bleu": bleu + 2} | valid,
+        )
     points = [
         ({"bleu": bleu + 5, "settings": {"beam": 9}}, {"bleu": bleu, "settings": {}}) for bleu in (tuned or {}).values()
     ]
