@@ -14,8 +14,9 @@ from stage_server import STAGE_SERVER
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
+from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.quality.details import read_details
-from workflow_src.records.atomic import read_chosen, read_json
+from workflow_src.records.atomic import read_json
 from workflow_src.registry import engines
 from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.options import translate_command
@@ -61,14 +62,14 @@ def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
     description = read_json(smoke_run / folder / "bundle.json")
     system, _, row = re.search(r"Recommended: <b>(.*?)</b>", page)[1].partition(" ")
     assert description["system"] == system and description["default_from"]["row"] == row
-    chosen = read_chosen(smoke_run / PLAN.chosen(PLAN.decode(system, row), 1))
+    chosen = read_choice(smoke_run / PLAN.chosen(PLAN.decode(system, row), 1)).chosen
     defaults = description["search_defaults"][description["defaults"]["search"]]
     assert {name: defaults[name] for name in chosen} == chosen
 
 
 @pytest.mark.parametrize("decode", PLAN.loaded.decodes, ids=lambda decode: f"{decode.system}-{decode.name}")
 def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
-    chosen = read_chosen(smoke_run / PLAN.chosen(decode, 1)) if decode.tune else {}
+    chosen = read_choice(smoke_run / PLAN.chosen(decode, 1)).chosen if decode.tune else {}
     export = engines()[decode.engine].exports
     folder = PLAN.finished_bundle(decode.system, 1, export)
     role_bundles = {role: PLAN.finished_bundle(name, 1) for role, name in decode.others.items()}

@@ -260,11 +260,3 @@ def _is_pickle(path: str | Path) -> bool:
     with open(path, "rb") as file:
         start = file.read(4)
     return start == b"PK\x03\x04" or (start[:1] == b"\x80" and start[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"))
-
-
-def read_chosen(path: str | Path) -> dict[str, Any]:
-    """The settings that were chosen on dev. Raises ArtifactError for a file without them."""
-    content = read_json(path)
-    if not isinstance(content, dict) or not isinstance(content.get("chosen"), dict):
-        raise ArtifactError(path, "has no chosen settings", "choose them again")
-    return content["chosen"]

@@ -20,8 +20,9 @@ from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import PLACEHOLDERS
 from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS
 from workflow_src.data.shards import bounds, by_number, read_shards, write_shard
+from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
-from workflow_src.records.atomic import atomic, read_chosen
+from workflow_src.records.atomic import atomic
 from workflow_src.records.provenance import write_record
 from workflow_src.serving.folders import open_role_translators, open_translator
 
@@ -66,7 +67,7 @@ def opened(inputs: Inputs) -> Translator:
 def translate(inputs: Inputs, translator: Translator, lines: list[str], first_line: int = 1) -> Iterator[Record]:
     """For each line its text, score, length in subwords, steps, candidates, subwords, outcomes of its placeholders
     where the recipe has any, and its text without repeated subwords."""
-    decode = inputs.settings.with_values(read_chosen(inputs.chosen) if inputs.chosen else {})
+    decode = inputs.settings.with_values(read_choice(inputs.chosen).chosen if inputs.chosen else {})
     systems = open_role_translators(inputs.systems, inputs.machine, decode.engine, decode.compute_type)
     began = time.perf_counter()
     request = translator.request(decode.values, systems, batch=inputs.batch, return_scores=True, normalised=True)

@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 from workflow_src.config.experiment import Removal
 from workflow_src.config.resolved import Decode, typed_value
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.evaluation.quality.choosing import dev_figure
+from workflow_src.evaluation.quality.choosing import dev_figure, read_choice
 from workflow_src.jobs import JobInputs, recorded, start
-from workflow_src.records.atomic import link_file, read_chosen, read_json, sha256, write_json
+from workflow_src.records.atomic import link_file, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import members, searches
 from workflow_src.serving import bundle
@@ -48,7 +48,7 @@ class DevRow(Frozen):
     @property
     def values(self) -> SearchSettings:
         """The settings of its search, with those that dev chose."""
-        return self.decode.with_values(read_chosen(self.chosen) if self.chosen else {}).values
+        return self.decode.with_values(read_choice(self.chosen).chosen if self.chosen else {}).values
 
 
 class FinishSettings(Frozen):

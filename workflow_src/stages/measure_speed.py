@@ -21,11 +21,12 @@ from workflow_src.config.roles import fill
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, InputError, TimingFailed
 from workflow_src.evaluation.manifest import Key
+from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.speed import processes, summary, timing
 from workflow_src.evaluation.speed.measured import FORMAT, Measurement, Speed
 from workflow_src.evaluation.speed.processes import DeviceInfo, Order, Worker
 from workflow_src.jobs import DeviceJobInputs, log, missing_folder, recorded, start
-from workflow_src.records.atomic import read_chosen, write_json
+from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import provenance
 from workflow_src.registry import default_engine, engines, searches
 from workflow_src.serving import bundle
@@ -69,8 +70,9 @@ class Inputs(DeviceJobInputs):
     @property
     def rows(self) -> list[Decode]:
         """The rows with the settings that dev chose."""
+        chosen = {name: read_choice(path).chosen for name, path in self.chosen.items()}
         return [
-            row.with_values(read_chosen(self.chosen["/".join(row.key)])) if "/".join(row.key) in self.chosen else row
+            row.with_values(chosen[name]) if (name := "/".join(row.key)) in chosen else row
             for row in self.settings.rows
         ]
 

@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import read_chosen
+from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.serving.translator import Translator
 
 CORPUS = {"source": "de", "target": "en"}
@@ -67,7 +67,7 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
         by_hand[size] = (bleu(removed), kept)
     assert [point["bleu"] for point in record["curve"]] == pytest.approx([bleu for bleu, _ in by_hand.values()])
     best = max(by_hand, key=lambda size: by_hand[size][0])
-    assert read_chosen(chosen) == {"step_size": best}
+    assert read_choice(chosen).chosen == {"step_size": best}
     # Nothing but a step size above 0 is allowed, which both ends leave room for.
     edges = {0.0001: [["step_size", "0.0001", "smallest"]], 40.0: [["step_size", "40", "largest"]]}
     assert [re.findall(r"step_size|[\d.]+|smallest|largest", line) for line in record["at_edge"]] == edges.get(best, [])
@@ -80,8 +80,8 @@ def test_the_best_on_dev_is_chosen_and_a_decode_uses_it(
 def test_a_file_that_chose_nothing_is_refused(tmp_path):
     path = tmp_path / "chosen.json"
     path.write_text("{}")
-    with pytest.raises(ArtifactError, match=f"^{path} has no chosen"):
-        read_chosen(path)
+    with pytest.raises(ArtifactError, match=f"^{path} .*chosen"):
+        read_choice(path)
 
 
 def test_numbers_of_things_are_chosen_as_whole_numbers(chosen_by):

@@ -159,7 +159,8 @@ def test_a_row_is_timed_with_what_dev_chose(tmp_path, in_process, monkeypatch):
         return search(self, sources, request, *words)
 
     monkeypatch.setattr(Translator, "search_ids", record)
-    (tmp_path / "chosen.json").write_text('{"chosen": {"length_penalty": 0.25}}')
+    content = {"chosen": {"length_penalty": 0.25}, "curve": [{"settings": {"length_penalty": 0.25}, "bleu": 30.0}]}
+    (tmp_path / "chosen.json").write_text(json.dumps(content))
     speed = _run(tmp_path, "a\n", "teacher=t", rows=[ROWS[0] | {"name": "tuned"}], chosen="teacher/tuned=chosen.json")
     assert len(speed["rows"]) == 1 and {settings.length_penalty for settings in timed} == {0.25}
     assert "chosen teacher tuned" in speed["provenance"]["inputs"]
