@@ -16,7 +16,7 @@ from refusals import fields_of
 from stage_server import python_module
 from titles import DELTA
 
-from workflow_src import registry
+from workflow_src import cli, registry
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import Sizes, vocabulary_size
@@ -32,7 +32,6 @@ from workflow_src.evaluation.report import figures, results, tables
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import read_json, write_json
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -212,11 +211,11 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     assert refused.value.setting == "steps" and list(refused.value.allowed) == ["passes", "stretch"]
     words = ["--bundle", str(bundle), "--device", "cpu", "--input", str(tiny.corpus / "dev.de")]
     out = tmp_path / "out.txt"
-    command.main([*words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])
+    cli.main(["translate", *words, "--plugins", "bagged", "--passes", "2", "--stretch", "1.5", "--output", str(out)])
     assert out.read_text().splitlines() == expected
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        command.main(["--bundle", str(bundle), "--search", "unrepeat", "--help"])
+        cli.main(["translate", "--bundle", str(bundle), "--search", "unrepeat", "--help"])
     output = capsys.readouterr().out
     assert (
         "options of search unrepeat" in output and "--passes PASSES" in output and "of lengths; default 1.0" in output

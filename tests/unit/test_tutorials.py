@@ -13,7 +13,7 @@ from configurations import read_configuration
 from conftest import PROJECT, dry_run
 from counted_jobs import jobs
 
-from workflow_src import registry
+from workflow_src import cli, registry
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, costs, load_experiment
 from workflow_src.config.costs import Sizes
@@ -24,7 +24,6 @@ from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.records.atomic import read_json
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Texts
 
@@ -131,11 +130,11 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
     assert plain != longer and plain == translator.translate(lines, batch=1)
     out = tmp_path / "out.txt"
     words = ["--bundle", str(bundle), "--plugins", "parallel_mt", "--device", "cpu", "--lengthening", "0.5"]
-    command.main([*words, "--input", str(sources), "--output", str(out)])
+    cli.main(["translate", *words, "--input", str(sources), "--output", str(out)])
     assert out.read_text().splitlines() == longer
     capsys.readouterr()
     with pytest.raises(SystemExit):
-        command.main(["--bundle", str(bundle), "--help"])
+        cli.main(["translate", "--bundle", str(bundle), "--help"])
     assert "--lengthening" in capsys.readouterr().out
     choice = {"decode": {"search": "all-at-once", "tune": {"lengthening": [0.0, 0.5]}}}
     words = [

@@ -25,7 +25,7 @@ from workflow_src.records.atomic import atomic
 from workflow_src.runtime import console
 from workflow_src.serving.files import inputs_and_outputs
 from workflow_src.serving.interactive import answer, typed_lines
-from workflow_src.serving.options import INTERACTIVE_BEST, Options, option, parse
+from workflow_src.serving.options import INTERACTIVE_BEST, Options, option
 from workflow_src.serving.translations import json_line, text_lines
 from workflow_src.serving.translator import Translator
 
@@ -227,13 +227,3 @@ def translate(options: Options) -> None:
                 # Flushed, because a program may wait for it.
                 console.write(output, lines)
     command.warn_of_losses()
-
-
-def main(words: list[str] | None = None) -> None:
-    """The command: exit code 0, or 1 with one sentence on standard error."""
-    with console.command():
-        translate(parse(words))
-
-
-if __name__ == "__main__":
-    main()

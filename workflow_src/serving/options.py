@@ -48,7 +48,7 @@ class Options:
     settings: dict[str, Any]
 
 
-def parse(words: list[str] | None) -> Options:
+def parse(words: list[str]) -> Options:
     """Parse the command line. The help depends on the bundle and the search, so these are parsed first."""
     early_parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
     early_parser.add_argument("--bundle")

@@ -14,9 +14,9 @@ import pytest
 from refusals import fields_of
 from stage_server import python_module
 
+from workflow_src import cli
 from workflow_src.errors import ConfigError
 from workflow_src.registry import searches
-from workflow_src.serving import command
 from workflow_src.serving.sentences import Part, cut
 from workflow_src.serving.translations import Translation
 from workflow_src.serving.translator import Translator
@@ -172,7 +172,8 @@ def test_what_a_search_cannot_give_is_refused(translators, family, settings, fie
 
 def run(bundle, *words, capsys=None) -> list[str]:
     """The command in this process; returns the lines of its output."""
-    command.main(["--bundle", str(bundle), "--device", "cpu", "--threads", "1", "--engine", "eager", *map(str, words)])
+    common = ["--bundle", str(bundle), "--device", "cpu", "--threads", "1", "--engine", "eager"]
+    cli.main(["translate", *common, *map(str, words)])
     return capsys.readouterr().out.splitlines() if capsys else []
 
 

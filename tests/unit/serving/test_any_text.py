@@ -8,10 +8,10 @@ import pytest
 import sentencex
 from hypothesis import example, given, settings, strategies
 
+from workflow_src import cli
 from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.normalise import Normaliser, clean
-from workflow_src.serving import command
 from workflow_src.serving.sentences import split_lines
 from workflow_src.serving.translator import Translator
 from workflow_src.types import Hypotheses
@@ -39,7 +39,7 @@ def test_the_command_writes_a_line_for_every_line(tiny_bundles, folder, family, 
     source, output = folder / "lines.de", folder / "lines.en"
     source.write_bytes("".join(f"{line}\n" for line in lines).encode())
     words = ["--bundle", str(tiny_bundles[family]), "--device", "cpu", "--engine", "eager"]
-    command.main([*words, "--output-format", "jsonl", "--input", str(source), "--output", str(output)])
+    cli.main(["translate", *words, "--output-format", "jsonl", "--input", str(source), "--output", str(output)])
     written = output.read_bytes().decode().removesuffix("\n").split("\n") if lines else []
     assert len(written) == len(lines)
     assert all("\n" not in json.loads(line)["text"] for line in written)

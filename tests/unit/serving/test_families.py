@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
+from workflow_src import cli
 from workflow_src.records.atomic import load_tensors
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -30,7 +30,7 @@ def check(bundle, search, settings, folder):
     source.write_text("".join(f"{line}\n" for line in LINES))
     words = [word for name, value in settings.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     words += ["--engine", "eager", "--device", "cpu", "--input", str(source), "--output", str(written)]
-    command.main(["--bundle", str(bundle), "--search", search, *words])
+    cli.main(["translate", "--bundle", str(bundle), "--search", search, *words])
     assert written.read_text().splitlines() == outputs
 
 

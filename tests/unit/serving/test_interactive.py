@@ -9,7 +9,7 @@ import sys
 import pytest
 from stage_server import python_module
 
-from workflow_src.serving import command
+from workflow_src import cli
 from workflow_src.serving.translator import Translator
 
 LINE = "der Hund ruht heute"
@@ -22,7 +22,8 @@ def typed(monkeypatch, capsys, tmp_path):
 
     def run(bundle, text, *words):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-        command.main(["--bundle", str(bundle), "--interactive", "--device", "cpu", "--engine", "eager", *words])
+        common = ["--bundle", str(bundle), "--interactive", "--device", "cpu", "--engine", "eager"]
+        cli.main(["translate", *common, *words])
         assert not list(tmp_path.iterdir())
         captured = capsys.readouterr()
         return captured.out.splitlines(), captured.err
@@ -73,7 +74,7 @@ def test_options_without_effect_are_refused(typed, tiny_bundles, words):
 
 
 def test_a_terminal_has_a_prompt_and_ctrl_d_ends(tiny_bundles, tmp_path):
-    words = python_module("workflow_src.serving.command", "--bundle", str(tiny_bundles["transformer"]))
+    words = python_module("workflow_src.cli", "translate", "--bundle", str(tiny_bundles["transformer"]))
     ours, theirs = pty.openpty()
     words += ["--interactive", "--device", "cpu", "--engine", "eager"]
     process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, cwd=tmp_path)
@@ -90,7 +91,7 @@ def test_a_terminal_has_a_prompt_and_ctrl_d_ends(tiny_bundles, tmp_path):
 
 
 def test_standard_output_without_room_is_one_sentence(tiny_bundles):
-    words = python_module("workflow_src.serving.command", "--bundle", str(tiny_bundles["transformer"]))
+    words = python_module("workflow_src.cli", "translate", "--bundle", str(tiny_bundles["transformer"]))
     words += ["--interactive", "--device", "cpu", "--engine", "eager"]
     with open("/dev/full", "w") as full:
         ended = subprocess.run(words, input=b"Baum\n", stdout=full, stderr=subprocess.PIPE)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from workflow_src import cli
 from workflow_src.records.atomic import load_tensors, read_json
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -53,10 +53,10 @@ def test_a_bundle_translates_in_python_and_as_a_command(folders, translator, cap
     text.write_text("".join(f"{line}\n" for line in LINES))
     words = ["--bundle", str(folders / "bundle"), "--search", SEARCH, "--passes", "8", "--device", "cpu"]
     words += ["--input", str(text)]
-    command.main([*words, "--engine", "eager"])
+    cli.main(["translate", *words, "--engine", "eager"])
     assert capfd.readouterr().out.splitlines() == eight
     with pytest.raises(SystemExit) as exit_info:
-        command.main([*words, "--stop", "sometimes"])
+        cli.main(["translate", *words, "--stop", "sometimes"])
     assert str(exit_info.value.code).endswith("stop is 'sometimes'; allowed: adaptive, fixed.")
 
 

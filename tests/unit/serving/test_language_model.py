@@ -27,7 +27,6 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import families, searches
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import LANGUAGE_MODEL, Role
 from workflow_src.types import Hypotheses
@@ -137,7 +136,8 @@ def test_a_carried_language_model_can_be_left_out(bundles, tmp_path):
     text, out = tmp_path / "in", tmp_path / "out"
     text.write_text("der Hund ruht heute\n")
     words = ["--bundle", str(bundles.carrying), "--input", str(text), "--output", str(out), "--device", "cpu"]
-    command.main([*words, "--search", "ctc-beam", "--beam", "3", "--language-model", "none", "--engine", "eager"])
+    words += ["--search", "ctc-beam", "--beam", "3", "--engine", "eager"]
+    cli.main(["translate", *words, "--language-model", "none"])
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
 
 
@@ -187,7 +187,7 @@ def test_a_bundle_searches_with_the_settings_that_it_says(bundles, tuned):
 
 def test_the_help_shows_what_a_bundle_searches_with(tuned, capsys):
     with pytest.raises(SystemExit):
-        command.main(["--bundle", str(tuned), "--search", "ctc-beam", "--help"])
+        cli.main(["translate", "--bundle", str(tuned), "--search", "ctc-beam", "--help"])
     help_text = " ".join(capsys.readouterr().out.split())
     fields = searches()["ctc-beam"].settings.model_fields
     for name, default in (("lm_weight", 1.5), ("word_bonus", 0.5), ("language_model", "lm")):
@@ -200,7 +200,7 @@ def test_a_weight_without_a_language_model_is_refused(bundles, tmp_path):
     message = "error: lm_weight is 0.5: without language_model; allowed: 0.2"
     for bundle in (["--bundle", str(bundles.plain)], ["--bundle", str(bundles.carrying), "--language-model", "none"]):
         with pytest.raises(SystemExit, match=message):
-            command.main([*bundle, *words])
+            cli.main(["translate", *bundle, *words])
     with pytest.raises(InputError, match=r"^lm_weight is .*: without language_model"):
         load(bundles.plain).translate(LINES, **BEAM)
 
@@ -208,7 +208,7 @@ def test_a_weight_without_a_language_model_is_refused(bundles, tmp_path):
 def test_the_command_says_that_a_language_model_translates_nothing(bundles, tmp_path):
     (tmp_path / "in").write_text("der Hund\n")
     with pytest.raises(SystemExit, match="error: lm is no system that translates"):
-        command.main(["--bundle", str(bundles.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
+        cli.main(["translate", "--bundle", str(bundles.lm), "--input", str(tmp_path / "in"), "--device", "cpu"])
 
 
 @pytest.mark.graphs
@@ -267,7 +267,7 @@ def test_a_one_pass_system_ranks_what_a_beam_finds(bundles, tiny, tiny_bundles, 
     assert (tmp_path / "dev.txt").read_text().splitlines() == by_weight[9.0]
     options = ["--input", str(tiny.corpus / "dev.de"), "--output", str(tmp_path / "out"), "--engine", "eager"]
     words = ["--rescorer", str(bundles.plain), "--search", "beam", "--beam", "4", "--max-length-ratio", "0.01"]
-    command.main([*common, *options, *words])
+    cli.main(["translate", *common, *options, *words])
     assert (tmp_path / "out").read_text().splitlines() == by_weight[None]
 
 
@@ -286,7 +286,7 @@ def test_the_command_says_where_an_engine_does_not_compute(tiny_bundles, tmp_pat
     eager = ["--search", "latent-search", "--steps", "1"]
     for engine in ("auto", "eager", "fast"):
         caplog.clear()
-        command.main([*words, str(tmp_path / engine), *eager, "--engine", engine])
+        cli.main(["translate", *words, str(tmp_path / engine), *eager, "--engine", engine])
         warnings = [record.getMessage() for record in caplog.records]
         assert len(warnings) == (engine == "fast") and all("latent-search" in warning for warning in warnings)
         assert (tmp_path / engine).read_text() == (tmp_path / "auto").read_text()

@@ -16,6 +16,7 @@ import pytest
 from refusals import fields_of
 from stage_server import STAGE_SERVER, python_module
 
+from workflow_src import cli
 from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.placeholders import SYMBOLS
@@ -167,7 +168,7 @@ def test_latent_search_is_ranked_by_the_given_translator(translators, tiny_bundl
     output = tmp_path / "out.txt"
     words = ["--bundle", str(tiny_bundles["score"]), "--rescorer", str(tiny_bundles["transformer"]), "--threads", "1"]
     words += ["--search", "latent-search", "--steps", "1", "--lengths", "3", "--samples", "3", "--device", "cpu"]
-    command.main([*words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
+    cli.main(["translate", *words, "--input", str(tiny.corpus / "dev.de"), "--output", str(output)])
     assert output.read_text().splitlines() == expected
 
 
@@ -613,7 +614,7 @@ def in_process(capfdbinary):
     def run(*words):
         code = 0
         try:
-            command.main([*map(str, words), "--device", "cpu"])
+            cli.main(["translate", *map(str, words), "--device", "cpu"])
         except SystemExit as left:
             # The interpreter prints the sentence and exits with 1.
             code = left.code if isinstance(left.code, int) else 1
@@ -662,7 +663,7 @@ def test_the_command_writes_a_file_only_when_it_is_whole(tiny_bundles, in_proces
 def test_the_command_refuses_in_one_line(tiny_bundles, tmp_path, capsys, words, named):
     (tmp_path / "in").write_text("der Hund\n")
     with pytest.raises(SystemExit) as exit_info:
-        command.main(["--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
+        cli.main(["translate", "--bundle", str(tiny_bundles["lvm"]), "--input", str(tmp_path / "in"), *words])
     error = exit_info.value.code
     assert error.startswith("error: ") and "\n" not in error and all(word in error for word in named)
     assert capsys.readouterr() == ("", "")
@@ -742,7 +743,7 @@ def test_a_closed_or_full_standard_output_is_reported_in_a_sentence(tiny_bundles
 )
 def test_what_may_be_of_a_plug_in_is_reported_with_plugins(tiny_bundles, words, sentence, capsys):
     with pytest.raises(SystemExit) as exit_info:
-        command.main(["--bundle", str(tiny_bundles["lvm"]), *words])
+        cli.main(["translate", "--bundle", str(tiny_bundles["lvm"]), *words])
     assert exit_info.value.code and sentence in f"{exit_info.value.code}{capsys.readouterr().err}"
 
 

@@ -8,10 +8,10 @@ import shutil
 
 import pytest
 
+from workflow_src import cli
 from workflow_src.config import Plan, load
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.records.atomic import read_json, write_json
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
@@ -128,7 +128,7 @@ def test_without_a_row_on_dev_the_first_search_of_the_family_stays_and_the_bundl
 def shown(capsys, folder) -> str:
     """The help of `continuum translate` for a bundle."""
     with pytest.raises(SystemExit) as exit_info:
-        command.main(["--bundle", str(folder), "--help"])
+        cli.main(["translate", "--bundle", str(folder), "--help"])
     assert exit_info.value.code == 0
     return " ".join(capsys.readouterr().out.split()).replace("- ", "-")
 

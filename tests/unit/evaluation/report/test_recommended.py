@@ -14,13 +14,13 @@ import reports
 from reports import bundle_description, manifest, speed, timed
 from titles import BEAM_4
 
+from workflow_src import cli
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.document import Command
 from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report import needs, page, results, usage
 from workflow_src.evaluation.report.files import Choice
 from workflow_src.registry import main_metric
-from workflow_src.serving import command
 from workflow_src.serving.translator import Translator
 
 GREEDY, BEAM, PRIOR = ("teacher", "greedy"), ("teacher", "beam-4"), ("lvm", "prior-mean")
@@ -233,7 +233,7 @@ def test_the_command_gives_the_translations_of_lines_with_several_sentences(
     shutil.copytree(bundle, plan.finished_bundle("lvm", 1))
     blocks = usage.blocks(inputs, candidates, device="cpu")
     words = shlex.split(commands(blocks)[1].partition("| continuum translate ")[2])
-    command.main([*words, "--remove-repetitions", "words", "--input", plan.corpus("test", "source")])
+    cli.main(["translate", *words, "--remove-repetitions", "words", "--input", plan.corpus("test", "source")])
     assert capsys.readouterr().out.splitlines() == [row[2].text for row in blocks[-1].rows]
     assert translator.translate(sources, remove_repetitions="words") != translator.translate(
         sources, remove_repetitions="words", split=False
