@@ -315,7 +315,7 @@ def _reasons(job: GraphJob, place: str, rerun: list[Node]) -> list[Reason]:
     # The params of a rule that a user adds are no settings, and have no defaults.
     contents = getattr(job.params, "own", None) or {}
     place = place.format(**job.wildcards)
-    default_settings = getattr(job.function_of_param("settings"), "defaults", None)
+    default_settings = getattr(job.settings_function, "defaults", None)
     before, now = job.changed_params()
     defaults = {}
     if default_settings and (before or now):

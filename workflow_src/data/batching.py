@@ -47,15 +47,14 @@ def epoch_batches(
     batch_tokens: int,
     seed: int,
     epoch: int,
-    max_length: int | None = None,
     rows: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Row numbers of every batch of an epoch, in the order of training; the same for the same (seed, epoch).
 
     A batch of B rows costs B times the longest side of any of its rows, one end symbol counted, and costs at most
     `batch_tokens`; a pair that is longer than that is a batch by itself. Each of `rows` (default: all) comes exactly
-    once, except rows with more than `max_length` subwords on a side, which are left out. Rows of like lengths go
-    together: rows are shuffled, sorted by the longer side alone, cut, and the batches shuffled.
+    once. Rows of like lengths go together: rows are shuffled, sorted by the longer side alone, cut, and the batches
+    shuffled.
 
     Rows of equal longer side stay in random order, so that a batch says nothing about |y| - |x|, the label of a length
     head, nor about which text of a mixture a row comes from. Sorting by that difference too would pad less, but most
@@ -69,9 +68,6 @@ def epoch_batches(
     rows = np.arange(len(corpus.source_lengths)) if rows is None else rows
     rows = rows[generator.permutation(len(rows))]
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)
-    if max_length is not None:
-        short_enough = longest <= max_length
-        rows, longest = rows[short_enough], longest[short_enough]
     if not len(rows):
         return []
     # Stable, so that equal rows stay shuffled.

@@ -76,8 +76,9 @@ def zipped_lines(*paths: Path) -> Iterator[tuple[str, ...]]:
     return zip(*map(read_lines, paths), strict=True)
 
 
-def read_lines_and_pauses(path: str | Path, own: bool = False) -> Iterator[str | None]:
-    """`read_lines`, with None where the next line has not arrived: the writer of a pipe may wait for an answer."""
+def read_lines_and_pauses(path: str | Path) -> Iterator[str | None]:
+    """`read_lines` of a user's own file, with None where the next line has not arrived: the writer of a pipe may wait
+    for an answer."""
     offset = 0
 
     def counted() -> Iterator[bytes]:
@@ -87,13 +88,13 @@ def read_lines_and_pauses(path: str | Path, own: bool = False) -> Iterator[str |
             yield raw
 
     with _opened(path) as file:
-        for line in _of_this_format(file, counted(), path, own):
+        for line in _of_this_format(file, counted(), path, own=True):
             yield line
             if not _has_line(file, offset):
                 yield None
 
 
-def _of_this_format(file: BufferedReader, lines: Iterable[bytes], path: str | Path, own: bool = False) -> Iterator[str]:
+def _of_this_format(file: BufferedReader, lines: Iterable[bytes], path: str | Path, own: bool) -> Iterator[str]:
     """`lines` of a file as text; the error of what is none says which other format the file has."""
     start = file.peek(START)
     if own and (format_error := other_format(start, path)):

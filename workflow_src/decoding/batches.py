@@ -22,19 +22,16 @@ def search_all(
     sources: Sequence[Sequence[int]],
     batch: int,
     device: torch.device,
-    ranked: bool = False,
-    watch: Watch | None = None,
 ) -> Hypotheses:
     """`search` over all sources (subword ids without end symbols), `batch` sentences at a time, longest first.
 
-    Empty sources are not searched: their translation is empty, with score 0. With `ranked`, all hypotheses are kept, if
-    the search gives them. `watch` is called after every batch.
+    Empty sources are not searched: their translation is empty, with score 0.
     """
 
     def padded(rows: list[Sequence[int]]) -> Hypotheses:
         return search(pad(rows, eos=True).to(device, non_blocking=True))
 
-    return search_rows(padded, sources, batch, ranked, watch)
+    return search_rows(padded, sources, batch)
 
 
 def longest_first(sources: Sequence[Sequence[int]], batch: int) -> list[list[int]]:
@@ -51,7 +48,10 @@ def search_rows(
     watch: Watch | None = None,
     threads: int = 1,
 ) -> Hypotheses:
-    """`search_all` for a search that takes lists of ids instead of a padded tensor, in so many `threads` at once."""
+    """`search_all` for a search that takes lists of ids instead of a padded tensor, in so many `threads` at once.
+
+    With `ranked`, all hypotheses are kept, if the search gives them. `watch` is called after every batch.
+    """
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
     hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
     result.ranked = (lambda: hypotheses_by_row) if ranked else None

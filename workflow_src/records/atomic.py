@@ -226,13 +226,13 @@ def fingerprint(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def save_tensors(path: str | Path, tensors: dict[str, Any], metadata: dict[str, str] | None = None) -> None:
-    """Write tensors as safetensors, atomically. Metadata are strings."""
+def save_tensors(path: str | Path, tensors: dict[str, Any]) -> None:
+    """Write tensors as safetensors, atomically."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with atomic(path, "wb") as file:
-        file.write(save(plain, metadata))
+        file.write(save(plain))
 
 
 def load_tensors(path: str | Path) -> dict[str, Any]:

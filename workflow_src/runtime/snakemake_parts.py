@@ -197,9 +197,10 @@ class GraphJob:
         changed = self._dag.workflow.persistence.params_changed(self._job)
         return (set(changed.only_old), set(changed.only_new)) if changed else (set(), set())
 
-    def function_of_param(self, name: str) -> Any:
-        """The function that computes an entry of `params` of its rule; None where the rule has none."""
-        return self._job.rule.params.get(name)
+    @property
+    def settings_function(self) -> Any:
+        """The function that computes the settings of its rule; None where the rule has none."""
+        return self._job.rule.params.get("settings")
 
 
 @contextlib.contextmanager

@@ -44,14 +44,6 @@ def test_every_row_once_and_within_the_budget(corpus, budget, seed, epoch):
         assert cost(corpus, batch) <= budget or len(batch) == 1
 
 
-@given(corpora(), st.integers(1, 120), st.integers(0, 30))
-def test_max_length_leaves_out_longer_pairs_and_no_other(corpus, budget, limit):
-    batches = batching.epoch_batches(corpus, budget, 1, 0, max_length=limit)
-    rows = sorted(row for batch in batches for row in batch.tolist())
-    longest = np.maximum(corpus.source_lengths, corpus.target_lengths)
-    assert rows == np.flatnonzero(longest <= limit).tolist()
-
-
 def shortfall(corpus):
     """Padding that batches of one longer side have when they do not depend on the difference of the sides.
 

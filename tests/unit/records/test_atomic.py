@@ -198,7 +198,7 @@ def weights(tmp_path):
         "scalar": torch.tensor(3.0),
         "slice": torch.randn(6, 4, generator=generator).T[::2],
     }
-    save_tensors(tmp_path / "w.safetensors", tensors, {"made": "here"})
+    save_tensors(tmp_path / "w.safetensors", tensors)
     return tmp_path / "w.safetensors", tensors
 
 

@@ -67,7 +67,7 @@ def test_the_graph_has_every_job_with_what_it_needs_and_why_it_runs(snakefile, t
         assert second.inputs == {first: {"a.txt"}} and not by_rule["all"].has_work
         assert first.wildcards == {"name": "a"} and first.resources["mem_mb"] == 7
         assert (first.benchmark, second.benchmark) == (Path("a.tsv"), None)
-        assert first.function_of_param("settings") is not None and second.function_of_param("settings") is None
+        assert first.settings_function is not None and second.settings_function is None
         assert first.reason.missing_output == {"a.txt"} and not first.has_run
         assert names["ANSWER"] == 42 and os.environ["SET_BY_RULES"] == "yes"
     assert "SET_BY_RULES" not in os.environ and not (tmp_path / "a.txt").exists()

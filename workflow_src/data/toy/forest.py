@@ -184,7 +184,7 @@ def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
     return token_sequences
 
 
-def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
+def recognise(node: Node, side: int, tokens: Sequence[str]) -> bool:
     """True for `tokens` that are a wording of the forest, in time that does not grow with the number of wordings."""
     memo: dict[tuple[int, str, int], frozenset[int]] = {}
 
@@ -206,7 +206,7 @@ def recognise(node: Node, side: int, form: str, tokens: Sequence[str]) -> bool:
             memo[place] = frozenset(ending)
         return memo[place]
 
-    return len(tokens) in ends(node, form, 0)
+    return len(tokens) in ends(node, "", 0)
 
 
 def combinations(node: Node) -> set[tuple[str, str]]:

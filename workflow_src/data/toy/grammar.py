@@ -91,7 +91,7 @@ class ToyGrammar:
         Raises InputError when `source` is not in the grammar. Does not list translations, so its time is bounded.
         """
         node = self._forest(source)
-        return any(forest.recognise(node, self._target, "", tokens) for tokens in _tokens(target.strip(), self._target))
+        return any(forest.recognise(node, self._target, tokens) for tokens in _tokens(target.strip(), self._target))
 
     def held_out(self, source: str) -> set[tuple[str, str]]:
         """Held-out combinations in `source`: (verb, object) and (adjective, noun), as German lemmas or stems."""

@@ -62,13 +62,13 @@ def timed_row(row: Decode, times: RowTimes, reference_ms: float | None, lengths:
     )
 
 
-def length_bins(lengths: Sequence[int], most: int = LENGTH_BINS) -> list[list[int]]:
+def length_bins(lengths: Sequence[int]) -> list[list[int]]:
     """Indices of sentences in groups of rising length; sentences of one length share a group. No group is empty."""
     order = sorted(lengths)
     groups: dict[int, list[int]] = {}
     for index, length in enumerate(lengths):
         # All sentences of a length belong to the group of the first.
-        groups.setdefault(bisect.bisect_left(order, length) * most // len(order), []).append(index)
+        groups.setdefault(bisect.bisect_left(order, length) * LENGTH_BINS // len(order), []).append(index)
     return [groups[number] for number in sorted(groups)]
 
 

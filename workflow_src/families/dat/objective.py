@@ -25,7 +25,7 @@ from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext
 if TYPE_CHECKING:
     from workflow_src.families.dat.model import DirectedAcyclicTransformer
 
-# Vertices that paths visit less often than this get no gradient of their symbols.
+# Vertices that paths visit so often or less get no gradient of their symbols.
 LEAST_VISITS = 1e-4
 
 
@@ -74,12 +74,11 @@ def sentence_losses(
     mask: Tensor,
     paths: Paths,
     real: Cells | None = None,
-    least: float = LEAST_VISITS,
 ) -> tuple[Tensor, Tensor]:
     """-log p(y|x) / M in nats a symbol, (B,), and the same without a gradient; 0 where no path puts out the target.
 
     hidden (B, L, D) at the vertices of mask (B, L), whose cells are `real`; without them, the CPU waits to read it.
-    Vertices that paths visit `least` times or less get no gradient of their symbols.
+    Vertices that paths visit `LEAST_VISITS` times or less get no gradient of their symbols.
     """
     counts, reachable = paths.counts, paths.reachable
 
@@ -87,7 +86,7 @@ def sentence_losses(
         over_paths = posterior(emissions, transitions, paths)
         scale = 1 / counts.to(over_paths.total.dtype)
         losses = torch.where(reachable, -over_paths.total, 0.0) * scale
-        visited = over_paths.visits.sum(-1, keepdim=True) > least
+        visited = over_paths.visits.sum(-1, keepdim=True) > LEAST_VISITS
         shares = over_paths.visits * visited * scale[:, None, None]
         gradient = over_paths.transitions * -scale[:, None, None]
         return Aligned(losses, shares, reachable, normalised=False, gradients=(gradient,))

@@ -122,12 +122,12 @@ class CachedDecoder:
         if self.lengths is None and count == 1:
             self.self_bias = None
             return self.positions[self.length]
-        self.places = self._places(0, count)[None] + (self.length if self.lengths is None else self.lengths[:, None])
-        self.self_bias = self._later(self.places, self._places(0, end))
+        self.places = self._places(count)[None] + (self.length if self.lengths is None else self.lengths[:, None])
+        self.self_bias = self._later(self.places, self._places(end))
         return self._codes(self.places)
 
-    def _places(self, start: int, end: int) -> Tensor:
-        return torch.arange(start, end, device=self.cache.device)
+    def _places(self, end: int) -> Tensor:
+        return torch.arange(end, device=self.cache.device)
 
     def _later(self, places: Tensor, seen: Tensor) -> Tensor:
         """Scores (N or 1, 1, m, P) that keep tokens at places (N or 1, m) from seeing later ones of those at places
@@ -247,8 +247,8 @@ class FixedDecoder(CachedDecoder):
     def _begin(self, count: int) -> Tensor:
         self.places = self.position[:, None]
         if count > 1:
-            self.places = self.places + self._places(0, count)
-        self.self_bias = self._later(self.places, self._places(0, self.cache.size(4)))
+            self.places = self.places + self._places(count)
+        self.self_bias = self._later(self.places, self._places(self.cache.size(4)))
         # A block of steps may go on behind the longest output.
         return self._codes(self.places)
 
@@ -293,7 +293,7 @@ class BlockDecoder(CachedDecoder):
     def _begin(self, count: int) -> Tensor:
         # Keys are those of the cache, then those of the block.
         begin = self.begins[:, None]
-        places, kept = begin + self._places(0, count), self._places(0, self.cache.size(4))
+        places, kept = begin + self._places(count), self._places(self.cache.size(4))
         # What lies behind the positions of a row is later than the block.
         kept = torch.where(kept < begin, kept, begin + count)
         self.self_bias = self._later(places, torch.cat([kept, places], 1)[:, None, None])

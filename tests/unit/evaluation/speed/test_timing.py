@@ -446,11 +446,11 @@ def test_a_batch_is_timed_by_the_faster_of_two_calls(clock, monkeypatch):
     assert seconds == [6.0]
 
 
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=60), st.integers(1, 7))
-def test_groups_of_lengths_are_a_partition_in_order(lengths, most):
-    groups = summary.length_bins(lengths, most)
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=60))
+def test_groups_of_lengths_are_a_partition_in_order(lengths):
+    groups = summary.length_bins(lengths)
     assert sorted(i for group in groups for i in group) == list(range(len(lengths)))
-    assert len(groups) <= most and all(groups)
+    assert len(groups) <= summary.LENGTH_BINS and all(groups)
     for shorter, longer in itertools.pairwise(groups):
         assert max(lengths[i] for i in shorter) < min(lengths[i] for i in longer)
 
