@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.config.datasets import TEST
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import System
-from workflow_src.config.sizes import AUTO, HIGHEST_MAX_LENGTH, LOWEST_MAX_LENGTH
+from workflow_src.config.sizes import AUTO, HIGHEST_MAX_LENGTH, LOWEST_MAX_LENGTH, sized_number
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.spec import Family, check_beams
 
@@ -116,16 +116,12 @@ def feed_forward(model: Any) -> int:
 
 def vocabulary_size(plan: Plan) -> int:
     """Subwords of the vocabulary in a plan without auto (`sized`)."""
-    size = plan.recipe.subwords.vocabulary_size
-    assert isinstance(size, int), "the plan is sized"
-    return size
+    return sized_number(plan.recipe.subwords.vocabulary_size)
 
 
 def updates(system: System) -> int:
     """Updates of a training in a plan without auto (`sized`)."""
-    steps = system.training.max_steps
-    assert isinstance(steps, int), "the plan is sized"
-    return steps
+    return sized_number(system.training.max_steps)
 
 
 def check(plan: Plan) -> None:

@@ -108,7 +108,7 @@ Steps = Annotated[
 
 
 def sized_number(value: object) -> int:
-    """A size of `TrainingConfig.sized`, which has numbers alone."""
+    """A size of a sized configuration, which has numbers alone."""
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no number: call sized() before")
     return value
