@@ -136,6 +136,11 @@ def budget(config: Budget, progress: float) -> float:
     return config.kl_budget + (config.budget_end - config.kl_budget) * share
 
 
+def glanced_share(begin: float, end: float, progress: float) -> float:
+    """The share of wrong symbols that glancing shows at `progress` of training, 0 … 1: linear from `begin` to `end`."""
+    return begin + (end - begin) * progress
+
+
 def collapsed(figures: Mapping[str, float]) -> str | None:
     """A warning about latents that carry nothing, from the figures of a validation; None where they carry something.
 

@@ -17,6 +17,8 @@ from workflow_src.types import Batch
 
 GOLDEN = 0x9E3779B97F4A7C15
 FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+# Streams that choose places of a sentence: how many, and which.
+COUNT, WHICH = 1, 2
 
 
 def seed_of(*numbers: int) -> int:

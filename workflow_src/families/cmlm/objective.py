@@ -14,15 +14,12 @@ from torch import Tensor
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.losses.common import cross_entropy_at, length_loss
-from workflow_src.losses.draws import sentence_keys, subset, uniform
+from workflow_src.losses.draws import COUNT, WHICH, sentence_keys, subset, uniform
 from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, cells
 
 if TYPE_CHECKING:
     from workflow_src.families.cmlm.model import MaskedLanguageModel
     from workflow_src.nn.layers import Memory
-
-# Streams of random numbers: for how many places are masked, and for which.
-COUNT, WHICH = 1, 2
 
 
 def masked_loss(

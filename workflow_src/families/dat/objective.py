@@ -14,6 +14,7 @@ from torch import Tensor
 
 from workflow_src.families.dat import DatObjectiveConfig
 from workflow_src.losses.aligned import Aligned, aligned_loss, own_emissions
+from workflow_src.losses.common import glanced_share
 from workflow_src.losses.draws import sentence_keys, subset
 from workflow_src.losses.matches import path_match_score
 from workflow_src.losses.paths import Paths, best_path, posterior
@@ -43,7 +44,7 @@ def path_loss(
         scores = match_scores(model, hidden, mask, batch.target, config.ngrams, real)
         return LossTerms((1 - scores).mean(), len(scores), {"matches": scores.detach().mean()})
     paths = paths_of(model, batch)
-    share = glanced_share(config, context.progress)
+    share = glanced_share(config.glance_share, config.glance_end, context.progress) if config.glance_share else 0.0
     figures: dict[str, Tensor | float] = {}
     shown = None
     if share > 0:
@@ -55,13 +56,6 @@ def path_loss(
     losses, plain = sentence_losses(model, hidden, mask, paths, real)
     figures |= {"nll": plain.mean(), "unreachable": 1 - paths.reachable.float().mean()}
     return LossTerms(losses.mean(), len(losses), figures)
-
-
-def glanced_share(config: DatObjectiveConfig, progress: float) -> float:
-    """The share of wrong symbols that is shown at `progress` of training, 0 … 1."""
-    if not config.glance_share:
-        return 0.0
-    return config.glance_share + (config.glance_end - config.glance_share) * progress
 
 
 def paths_of(model: DirectedAcyclicTransformer, batch: Batch) -> Paths:

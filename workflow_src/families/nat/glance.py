@@ -17,19 +17,11 @@ from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.losses.aligned import own_emissions, own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
-from workflow_src.losses.draws import subset, uniform
+from workflow_src.losses.draws import COUNT, WHICH, subset, uniform
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.widths import beside, largest
 from workflow_src.types import Cells
-
-# Streams of random numbers: for how many symbols are shown, and for which.
-COUNT, WHICH = 1, 2
-
-
-def share(config: NatObjectiveConfig, progress: float) -> float:
-    """The share of wrong symbols that glat shows: linear from the first to the last update."""
-    return config.glance_share + (config.glance_end - config.glance_share) * progress
 
 
 @torch.no_grad()

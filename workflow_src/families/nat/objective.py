@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.glance import share, shown_symbols
+from workflow_src.families.nat.glance import shown_symbols
 from workflow_src.losses.axe import axe_loss
-from workflow_src.losses.common import budget, cross_entropy_at, length_loss
+from workflow_src.losses.common import budget, cross_entropy_at, glanced_share, length_loss
 from workflow_src.losses.ctc import ctc_loss
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
@@ -49,11 +49,11 @@ def nat_loss(
         figures |= {"kl": kl.detach().mean(), "kl_budget": free}
     slots = training_slots(model, batch)
     real = batch.cells(slots)
-    glanced_share = share(config, context.progress)
+    share = glanced_share(config.glance_share, config.glance_end, context.progress)
     shown = None
     if config.glance != "none":
         assert keys is not None, "drawing needs keys"
-        shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, glanced_share, real)
+        shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, share, real)
         glanced = (shown != NOT_SHOWN).sum() / int(slots.sum()) if shown is not None else 0.0
         figures |= {"glanced": glanced}
     hidden, mask = model.hidden(memory, slots, z, shown)

@@ -10,9 +10,10 @@ from miniatures import context, gradients, nat, one, padded, pairs
 
 from workflow_src.decoding.ctc import collapse
 from workflow_src.families.nat import NatObjectiveConfig
-from workflow_src.families.nat.glance import WHICH, poisson, share, shown_symbols
+from workflow_src.families.nat.glance import poisson, shown_symbols
 from workflow_src.families.nat.objective import nat_loss, training_slots
-from workflow_src.losses.draws import normal, sentence_keys, subset, uniform
+from workflow_src.losses.common import glanced_share
+from workflow_src.losses.draws import WHICH, normal, sentence_keys, subset, uniform
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.types import PAD, Batch
 
@@ -154,8 +155,9 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
 
 
 def test_the_share_falls_linearly():
-    config = NatObjectiveConfig(glance="glat", glance_share=0.5, glance_end=0.3)
-    assert [share(config, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.4, 0.3], abs=1e-15)
+    assert [glanced_share(0.5, 0.3, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(
+        [0.5, 0.4, 0.3], abs=1e-15
+    )
 
 
 @pytest.mark.parametrize("loss", LOSSES)
