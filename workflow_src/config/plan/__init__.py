@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.config.load import load
-from workflow_src.config.plan.settings import Settings
+from workflow_src.config.plan.settings import Plan
 
 __all__ = ["Plan", "shown_plan"]
-
-
-class Plan(Settings):
-    """Paths, relations and settings of a checked configuration. Paths are relative to the working directory."""
 
 
 def shown_plan(settings: Mapping[str, Any]) -> Plan:

@@ -1,6 +1,6 @@
 """Settings of rules: JSON of exactly the settings that change a rule's result, so that no others make it run again.
 
-A plan has them in full for the jobs, and as Snakemake compares them (`Settings.compared`): without values that are the
+A plan has them in full for the jobs, and as Snakemake compares them (`Plan.compared`): without values that are the
 defaults of the code, so that a setting that a new version adds makes nothing run again, and without what only describes
 a result or checks it.
 """
@@ -25,8 +25,9 @@ from workflow_src.spec import AUTOREGRESSIVE, MODEL, Frozen, compared, defaults,
 CHECKS = {"sha256", "md5", "size"}
 
 
-class Settings(Inputs):
-    """`settings_*` return canonical JSON."""
+class Plan(Inputs):
+    """Paths, relations and settings of a checked configuration. Paths are relative to the working directory, and
+    `settings_*` return canonical JSON."""
 
     # Settings in full, for jobs; without defaults, for comparison; or the defaults alone, to say what a change is from.
     form: Literal["full", "compared", "defaults"] = "full"
