@@ -27,8 +27,9 @@ SNAPSHOT = Path(__file__).parent / "smoke_rule_settings.json"
 def rule_settings(experiment: str) -> dict[str, str]:
     """The settings of every job, as JSON text, by rule and name."""
     plan = Plan(load_experiment(experiment))
-    names = "download normalise subwords encode significance analysis speed quality report"
+    names = "download normalise subwords encode analysis speed quality report"
     by_rule = {name: getattr(plan, f"settings_{name}")() for name in names.split()}
+    by_rule |= {"significance": plan.settings_significance("test")}
     by_rule |= {f"training {name}": plan.settings_training(name) for name in plan.loaded.systems}
     by_rule |= {
         f"finish {export or 'bundle'} {system}": plan.settings_finish(system, seed, export)

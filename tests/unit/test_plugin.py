@@ -77,7 +77,7 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     expected = {"search": "unrepeat", "passes": 1, "stretch": 1.0, "engine": "eager", "compute_type": None}
     assert json.loads(plan.settings_decode(tuned)) == expected
     assert plan.systems_of("train_wordbag") == ["bag"]
-    rows = {(r["system"], r["name"]): r["baseline"] for r in json.loads(plan.settings_significance())["rows"]}
+    rows = {(r["system"], r["name"]): r["baseline"] for r in json.loads(plan.settings_significance("test"))["rows"]}
     assert rows["bag", "unrepeat-2"] == ["teacher", "beam-4"]
     assert jobs(plan)["train_wordbag"] == 1
     bag = plan.system("bag")

@@ -166,7 +166,7 @@ def test_the_search_is_planned(momentum):
     assert names == ["momentum-1", "momentum-2", "momentum-4", "chosen"]
     costs.check(plan)
     assert jobs(plan)["choose_settings"] == 1
-    rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance())["rows"]}
+    rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance("test"))["rows"]}
     assert {("lvm", name) for name in names} <= rows
     process = dry_run("--configfile", "momentum.yaml", "--quiet", "rules", folder=Path.cwd())
     assert process.returncode == 0, process.stderr

@@ -63,8 +63,8 @@ def build_objective(family: str, settings: Frozen | dict[str, Any]) -> Objective
 def build_validation(
     family: str,
     settings: Frozen | dict[str, Any],
-    frozen: nn.Module | None = None,
-    roles: Mapping[str, nn.Module] | None = None,
+    frozen: nn.Module | None,
+    roles: Mapping[str, nn.Module],
 ) -> DevFigures:
     """What `family` measures on dev, from the settings of its objective and the systems that it works with.
 
@@ -73,4 +73,4 @@ def build_validation(
     declared = families()[family]
     assert declared.validation, "a family with an objective has a validation"
     config = parse(declared.objective, settings, f"{family}.objective")
-    return import_object(declared.validation)(config, frozen, **(roles or {}))
+    return import_object(declared.validation)(config, frozen, **roles)

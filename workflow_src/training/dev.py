@@ -157,9 +157,9 @@ def open_dev(
     subwords: Subwords,
     runtime: Runtime,
     group: Group,
-    sentences: int | None = None,
-    tokeniser: str = "13a",
-    reversed: bool = False,
+    sentences: int | None,
+    tokeniser: str,
+    reversed: bool,
 ) -> Dev:
     """The dev set with the lines of `reference`; BLEU is of the first `sentences` (None: all).
 

@@ -115,7 +115,7 @@ def test_the_report_shows_it_without_training(plan):
 
 
 def test_rows_are_compared_with_it_where_our_own_code_computes_no_beam(plan):
-    rows = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    rows = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance("test"))["rows"]}
     reference = rows["ctc-beam-2-by-outside"]
     assert reference[0] == "outside"
     manifest = Manifest.of(shown_plan(json.loads(plan.settings_report())), lambda _path: {"length_penalty": 0.5})
@@ -124,7 +124,7 @@ def test_rows_are_compared_with_it_where_our_own_code_computes_no_beam(plan):
     decodes = [*DECODES, {"system": "own", "search": "beam", "beam": 2}]
     beside = experiment(decodes=decodes)
     beside["systems"]["own"] = teacher
-    rows = json.loads(Plan(load(beside)).settings_significance())["rows"]
+    rows = json.loads(Plan(load(beside)).settings_significance("test"))["rows"]
     assert {tuple(row["baseline"]) for row in rows if row["system"] != "own"} == {("own", "beam-2")}
 
 

@@ -90,8 +90,9 @@ def test_rules_hold_the_model_and_nothing_of_the_machine():
     assert plan.program_files("comet") == {"checkpoint": CHECKPOINT, "hparams": "/models/large/hparams.yaml"}
     assert {CHECKPOINT, "/models/large/hparams.yaml"} <= {path for _, path in plan.own_inputs}
     elsewhere = planned(runtime={"pythons": {"comet": "/venv/bin/python"}, "scoring_batch": 64})
-    for name in ("quality", "significance", "report"):
-        assert getattr(elsewhere, f"settings_{name}")() == getattr(plan, f"settings_{name}")()
+    assert elsewhere.settings_quality() == plan.settings_quality()
+    assert elsewhere.settings_significance("test") == plan.settings_significance("test")
+    assert elsewhere.settings_report() == plan.settings_report()
     # The rule is declared in any case, and asks for nothing where the metric is not measured.
     off = planned(metrics=None)
     assert (off.settings_program("comet"), off.program_files("comet"), off.own_inputs) == ("{}", {}, [])

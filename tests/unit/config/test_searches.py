@@ -228,7 +228,7 @@ def test_refined_rows_are_compared_with_the_prior_mean_of_lengths_made_alike():
             {"system": "score", "search": "score", "steps": 1} | changes,
         ]
     plan = Plan(load_experiment("demo", decodes=rows))
-    baselines = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    baselines = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance("test"))["rows"]}
     assert baselines["score-1"] == ["lvm", "prior-mean"]
     assert baselines["score-1-longer0.1"] == ["lvm", "prior-mean-longer0.1"]
     assert baselines["score-1-tuned"] == ["lvm", "prior-mean-tuned"]
@@ -295,7 +295,7 @@ def test_quality_speed_and_the_report_refer_to_one_row(rows, reference):
     report = Manifest.of(shown_plan(json.loads(plan.settings_report())), lambda _path: {"length_penalty": 1.0})
     assert json.loads(plan.settings_speed())["reference"] == expected
     assert (report.reference and list(report.reference.key)) == expected
-    compared = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    compared = {row["name"]: row["baseline"] for row in json.loads(plan.settings_significance("test"))["rows"]}
     assert compared["prior-mean"] == expected and (reference is None or compared[reference] is None)
 
 
@@ -340,7 +340,8 @@ def test_numbers_that_nothing_could_use_are_refused(changes, fields):
 
 def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_teacher():
     plan = Plan(load_experiment("tatoeba"))
-    rows = {(row["system"], row["name"]): row["baseline"] for row in json.loads(plan.settings_significance())["rows"]}
+    listed = json.loads(plan.settings_significance("test"))["rows"]
+    rows = {(row["system"], row["name"]): row["baseline"] for row in listed}
     assert rows["teacher", "beam-4"] is None
     assert rows["teacher", "greedy"] == ["teacher", "beam-4"]
     assert rows["lvm", "prior-mean"] == ["teacher", "beam-4"]
@@ -353,7 +354,7 @@ def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_tea
 
 def test_networks_are_compared_with_delta_where_nothing_but_the_network_differs():
     def compared(**settings):
-        rows = json.loads(Plan(load_experiment("tatoeba", **settings)).settings_significance())["rows"]
+        rows = json.loads(Plan(load_experiment("tatoeba", **settings)).settings_significance("test"))["rows"]
         return {(row["system"], row["name"]): row["controls"].get("delta") for row in rows}
 
     rows = compared()

@@ -52,7 +52,7 @@ def test_every_set_is_decoded_compared_and_shown_and_the_first_is_the_main_one()
     rows = json.loads(plan.settings_significance("talks"))["rows"]
     assert len(rows) == decodes and all(row["translations"].endswith("/talks.txt") for row in rows)
     # Comparisons are those of the main set.
-    main = json.loads(plan.settings_significance())["rows"]
+    main = json.loads(plan.settings_significance("news"))["rows"]
     assert [row["baseline"] for row in rows] == [row["baseline"] for row in main] and any(r["baseline"] for r in main)
     on_talks = plan.analyses["energies talks"]
     assert (on_talks.split, on_talks.rule) == ("talks", "measure_energies_on_talks")

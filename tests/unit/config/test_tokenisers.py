@@ -95,8 +95,10 @@ def test_an_experiment_that_names_what_does_not_fit_is_refused():
 def test_the_tokeniser_changes_what_counts_bleu_and_nothing_else():
     plain, char = (Plan(load_experiment("smoke", recipe={"bleu_tokeniser": name})) for name in ("auto", "char"))
     decode = plain.loaded.decodes[0]
-    for rule in ("quality", "significance"):
-        before, after = (json.loads(getattr(plan, f"settings_{rule}")()) for plan in (plain, char))
+    quality = plain.settings_quality(), char.settings_quality()
+    significance = plain.settings_significance("test"), char.settings_significance("test")
+    for settings in (quality, significance):
+        before, after = map(json.loads, settings)
         tokenisers = before["corpus"].pop("tokeniser"), after["corpus"].pop("tokeniser")
         assert tokenisers == ("13a", "char") and before == after
     system = next(name for name in plain.loaded.systems if not plain.system(name).family.fit)

@@ -74,7 +74,7 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
 
 def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
     files = tiny.corpus / "dev.reference.en", tiny.corpus / "corpus.json"
-    dev = open_dev(tiny.dev, *files, tiny.subwords, runtime, Group(), tokeniser="char")
+    dev = open_dev(tiny.dev, *files, tiny.subwords, runtime, Group(), None, "char", False)
     # Half of every line: no word of it is missed, and single characters count.
     rows = [tiny.dev.target(row).tolist()[: len(tiny.dev.target(row)) // 2 + 1] for row in range(dev.sentences)]
     expected = {
@@ -109,7 +109,7 @@ def test_bleu_of_perfect_outputs_is_100_where_placeholders_change_their_order(di
     corpus, reference, backwards = EncodedCorpus.open(tmp_path / "encoded"), texts[1], direction == "reversed"
     if backwards:
         corpus, subwords, reference = corpus.reversed(), subwords.reversed(), texts[0]
-    dev = open_dev(corpus, reference, tmp_path / "corpus.json", subwords, runtime, Group(), reversed=backwards)
+    dev = open_dev(corpus, reference, tmp_path / "corpus.json", subwords, runtime, Group(), None, "13a", backwards)
     assert dev.bleu_of([corpus.target(row).tolist() for row in range(8)]) == pytest.approx(100)
 
 

@@ -199,12 +199,11 @@ class Plan(Inputs):
             }
         )
 
-    def settings_significance(self, test_set: str | None = None) -> str:
-        """Translations of a test set (None: the main one) by system, name and seed, and the rows each is compared with.
+    def settings_significance(self, test_set: str) -> str:
+        """Translations of a test set by system, name and seed, and the rows each is compared with.
 
         `repetitions_removed` is what the main table removes. Validity is compared for generated corpora.
         """
-        test_set = test_set or self.test
         rows = [(decode, seed) for decode, seed, split in self.rows if split == test_set]
         return settings_json(
             {

@@ -93,7 +93,7 @@ def all_variants(metrics: Sequence[Measured], texts: Texts, shortened: Sequence[
 
 
 def bleu_by_convention(
-    hypotheses: Sequence[str], references: Sequence[str], language: str = "en", tokeniser: str = "13a"
+    hypotheses: Sequence[str], references: Sequence[str], language: str, tokeniser: str
 ) -> dict[str, float | None]:
     """The main metric of detokenised, cased `hypotheses` by every convention, by the names of the metrics."""
     texts = Texts(hypotheses, references, (), Corpus("", language, tokeniser))
@@ -101,9 +101,7 @@ def bleu_by_convention(
     return {name: None if result is None else result.figure for name, result in scored.items()}
 
 
-def best_by_sentence(
-    candidates: Sequence[Sequence[str]], references: Sequence[str], tokeniser: str = "13a"
-) -> list[str]:
+def best_by_sentence(candidates: Sequence[Sequence[str]], references: Sequence[str], tokeniser: str) -> list[str]:
     """For each sentence the candidate with the best sentence BLEU; the first among equals.
 
     `candidates[number][sentence]`. No system can choose by references. Another choice may have more corpus BLEU.

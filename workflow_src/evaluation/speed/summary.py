@@ -75,7 +75,7 @@ def length_bins(lengths: Sequence[int]) -> list[list[int]]:
 def step_costs(
     rows: Sequence[Decode],
     alternating: Mapping[Key, Sequence[Sequence[float]]],
-    operations: Mapping[tuple[str, str], float] = {},
+    operations: Mapping[tuple[str, str], float],
     failure: str | None = None,
 ) -> StepCosts:
     """The time of one refinement step, for each system and search.

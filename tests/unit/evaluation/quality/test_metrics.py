@@ -195,11 +195,11 @@ def test_papers_ways_of_counting_tokens_are_scored_beside():
 
 def test_the_best_of_several_is_the_one_its_reference_likes():
     worse = ["the cat", *HYPOTHESES[1:]]
-    best = metrics.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES)
+    best = metrics.best_by_sentence([worse, HYPOTHESES, REFERENCES], REFERENCES, "13a")
     assert best == REFERENCES
     # The first among equals; a sentence that nothing matches still has a translation.
-    assert metrics.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"]) == ["a b"]
-    assert metrics.best_by_sentence([["x"], ["y"]], ["a b"]) == ["x"]
+    assert metrics.best_by_sentence([["a b"], ["a b"], ["c"]], ["a b"], "13a") == ["a b"]
+    assert metrics.best_by_sentence([["x"], ["y"]], ["a b"], "13a") == ["x"]
     assert corpus_bleu(best, REFERENCES, "13a") >= corpus_bleu(HYPOTHESES, REFERENCES, "13a")
 
 

@@ -473,5 +473,5 @@ def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
         )
     ]
     assert step_series(plain + other_rows) == [plain]
-    (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005)).costs
+    (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005), {}).costs
     assert cost.ms_per_step == pytest.approx(0.5)

@@ -155,9 +155,8 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
 
 
 def test_the_share_falls_linearly():
-    assert [glanced_share(0.5, 0.3, progress) for progress in (0.0, 0.5, 1.0)] == pytest.approx(
-        [0.5, 0.4, 0.3], abs=1e-15
-    )
+    shares = [glanced_share(0.5, 0.3, progress) for progress in (0.0, 0.5, 1.0)]
+    assert shares == pytest.approx([0.5, 0.4, 0.3], abs=1e-15)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
