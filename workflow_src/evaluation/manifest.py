@@ -21,7 +21,7 @@ from workflow_src.registry import default_engine, engines, search_of, searches
 from workflow_src.spec import Engine, Look, Metric, Search, SearchSettings
 
 # How a member is drawn that declares no colour or no marker.
-OTHER = Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2")
+OTHER = Look("#546e7a", "*", dark="#90a4ae")
 # Keys of a decode: system and name. A curve joins the rows that differ in the series of their search only.
 Key = tuple[str, str]
 ReadChosen = Callable[[str], Mapping[str, Any]]
