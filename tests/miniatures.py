@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -321,3 +323,36 @@ def beam_search(
         networks["language_model"] = types.SimpleNamespace(scorer=language_model)
     sizes = {"beam": beam, "length_penalty": length_penalty, "max_length_ratio": max_length_ratio}
     return searched(networks, source, registry.searches()["beam"].settings(**sizes, **settings))
+
+
+def walk(
+    decoder: Any, count: int, positions: int, reordered: Collection[int], kept: Mapping[int, list[int]]
+) -> Iterator[tuple[Tensor, list[tuple[int, list[int]]]]]:
+    """A random walk with a cached decoder of `count` sentences: log-probabilities (R, V) at every position, and the
+    sentence and the prefix of each row.
+
+    After some positions rows are copied and `reordered`, or only some sentences `kept`.
+    """
+    generator = torch.Generator().manual_seed(3)
+
+    def draw(high: int, count: int) -> Tensor:
+        return torch.randint(high, (count,), generator=generator)
+
+    sentences, width = list(range(count)), 1
+    prefixes: list[list[int]] = [[] for _ in sentences]
+    last = torch.full((count,), BOS)
+    for position in range(positions):
+        log_probabilities = decoder.step(last).log_softmax(-1)
+        yield log_probabilities, [(sentences[row // width], prefix) for row, prefix in enumerate(prefixes)]
+        wider = 3 if position == 0 else width
+        if position in reordered:
+            rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
+            decoder.reorder(rows)
+            prefixes, width = [list(prefixes[row]) for row in rows.tolist()], wider
+        if position in kept:
+            decoder.keep(torch.tensor(kept[position]))
+            prefixes = [prefixes[i * width + k] for i in kept[position] for k in range(width)]
+            sentences = [sentences[i] for i in kept[position]]
+        last = 3 + draw(8, len(prefixes))
+        for prefix, token in zip(prefixes, last.tolist(), strict=True):
+            prefix.append(token)

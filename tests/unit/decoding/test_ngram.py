@@ -7,12 +7,9 @@ import gzip
 import itertools
 import math
 import random
-import re
-import shutil
-import subprocess
 from fractions import Fraction as F
-from pathlib import Path
 
+import irstlm
 import numpy as np
 import pytest
 
@@ -24,7 +21,6 @@ from workflow_src.types import BOS, EOS, UNK
 SIZE = 12
 PIECES = [f"w{i}" for i in range(SIZE)]
 IDS = {f"w{i}": i for i in range(4, SIZE)}
-IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 
 
 def text(sentences: int = 80, seed: int = 1) -> list[tuple[int, ...]]:
@@ -327,19 +323,12 @@ def test_without_text_there_is_no_model():
     assert refused.value.subject == "the training text"
 
 
-@pytest.mark.skipif(not IRSTLM.is_file() and not shutil.which("irstlm"), reason="irstlm is not installed")
+@irstlm.installed
 def test_perplexity_is_that_of_irstlm(tmp_path):
     model, test = counted(text(300), 4), text(400, seed=7)
     write_arpa(model, tmp_path / "model.arpa", PIECES)
-    lines = [" ".join(["<s>", *(PIECES[word] for word in sentence), "</s>"]) for sentence in test]
-    (tmp_path / "test.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = [str(IRSTLM), "model.arpa", "--eval=test.txt"]
-    process = subprocess.run(
-        words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True
-    )
-    (perplexity,) = re.findall(r" PP=([\d.]+)", process.stdout)
-    # It prints two decimals.
-    assert model.perplexity(test) == pytest.approx(float(perplexity), abs=0.006)
+    expected = irstlm.perplexity(tmp_path / "model.arpa", [[PIECES[word] for word in sentence] for sentence in test])
+    assert model.perplexity(test) == pytest.approx(expected, abs=0.006)
 
 
 def test_a_language_model_keeps_nothing_of_what_it_is_asked():

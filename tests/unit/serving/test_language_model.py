@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import re
-import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
+import irstlm
 import numpy as np
 import pytest
 import torch
@@ -31,7 +29,6 @@ from workflow_src.serving.translator import Translator
 from workflow_src.spec import LANGUAGE_MODEL, Role
 from workflow_src.types import Hypotheses
 
-IRSTLM = Path("/usr/lib/irstlm/bin/compile-lm")
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
 ALONE = {"search": "ctc-beam", "beam": 3, "min_ratio": 0.0}
 BEAM = ALONE | {"lm_weight": 2.0}
@@ -368,21 +365,14 @@ def test_the_command_says_where_there_is_no_language_model(bundles, tmp_path):
         cli.main([*words, str(tmp_path)])
 
 
-@pytest.mark.skipif(not IRSTLM.is_file(), reason="irstlm is not installed")
+@irstlm.installed
 def test_irstlm_reads_the_file_that_the_command_writes(bundles, tiny, tmp_path):
     cli.main(["export-arpa", "--bundle", str(bundles.lm), "--output", str(tmp_path / "model.arpa")])
     pieces = tiny.subwords.names()["target"]
     sentences = [tiny.dev.target(row).tolist() for row in range(len(tiny.dev))]
-    lines = [" ".join(["<s>", *(pieces[i] for i in sentence), "</s>"]) for sentence in sentences]
-    (tmp_path / "text").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    words = [str(IRSTLM), "model.arpa", "--eval=text"]
-    process = subprocess.run(
-        words, cwd=tmp_path, env={"IRSTLM": str(IRSTLM.parents[1])}, capture_output=True, text=True
-    )
-    (perplexity,) = re.findall(r" PP=([\d.]+)", process.stdout)
+    expected = irstlm.perplexity(tmp_path / "model.arpa", [[pieces[i] for i in sentence] for sentence in sentences])
     own_perplexity = load(bundles.lm).models["ngram"].scorer.perplexity(sentences)
-    # It prints two decimals.
-    assert own_perplexity == pytest.approx(float(perplexity), abs=0.006)
+    assert own_perplexity == pytest.approx(expected, abs=0.006)
 
 
 def test_a_file_that_lacks_subwords_is_warned_of(tiny, training_words, run_stage, caplog, tmp_path):

@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from miniatures import context, one, padded, pairs, seq2seq
+from miniatures import context, one, padded, pairs, seq2seq, walk
 from refusals import fields_of
 from torch import Tensor, nn
 
@@ -108,34 +108,13 @@ def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, t
 
 @torch.no_grad()
 def test_kept_and_reordered_rows_continue_their_own_prefixes():
-    """A random walk with sentences dropped and rows copied and widened."""
     model = seq2seq()
     source = pairs([4, 1, 6, 2], [1] * 4).source
-    generator = torch.Generator().manual_seed(3)
-    draw = lambda high, count: torch.randint(high, (count,), generator=generator)  # noqa: E731
     decoder = model.start(model.encode(source))
-    sentences, width = [0, 1, 2, 3], 1
-    prefixes: list[list[int]] = [[] for _ in sentences]
-    last = torch.full((4,), BOS)
-    for position in range(12):
-        log_probabilities = decoder.step(last).log_softmax(-1)
-        for row, prefix in enumerate(prefixes):
-            sentence = source[sentences[row // width]]
-            expected = uncached(model, sentence[sentence != PAD], prefix)
-            assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (position, row)
-        wider = 3 if position == 0 else width
-        if position in (0, 2, 5, 8):
-            rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
-            decoder.reorder(rows)
-            prefixes, width = [list(prefixes[row]) for row in rows.tolist()], wider
-        if position in (1, 5, 9):
-            kept = {1: [0, 2, 3], 5: [2, 0], 9: [1]}[position]
-            decoder.keep(torch.tensor(kept))
-            prefixes = [prefixes[i * width + k] for i in kept for k in range(width)]
-            sentences = [sentences[i] for i in kept]
-        last = 3 + draw(8, len(prefixes))
-        for prefix, token in zip(prefixes, last.tolist(), strict=True):
-            prefix.append(token)
+    for log_probabilities, rows in walk(decoder, 4, 12, {0, 2, 5, 8}, {1: [0, 2, 3], 5: [2, 0], 9: [1]}):
+        for row, (sentence, prefix) in enumerate(rows):
+            expected = uncached(model, source[sentence][source[sentence] != PAD], prefix)
+            assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (len(prefix), row)
 
 
 def test_states_end_where_sentences_do():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import one, padded, pairs, transformer
+from miniatures import one, padded, pairs, transformer, walk
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
@@ -78,35 +78,15 @@ def test_probabilities_of_all_next_words_sum_to_one():
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @torch.no_grad()
 def test_kept_and_reordered_rows_continue_their_own_prefixes(norm):
-    """Random walks of 40 positions (the cache grows past 32) with sentences dropped and rows copied and widened."""
+    """The cache grows past 32 positions."""
     model, sizes = make(norm, False)
     source = pairs([4, 1, 6, 2], [1] * 4, sizes).source
-    generator = torch.Generator().manual_seed(3)
-    draw = lambda high, count: torch.randint(high, (count,), generator=generator)  # noqa: E731
     decoder = model.start(model.encode(source))
-    sentences, width = [0, 1, 2, 3], 1
-    prefixes: list[list[int]] = [[] for _ in sentences]
-    last = torch.full((4,), BOS)
-    for position in range(40):
-        log_probabilities = decoder.step(last).log_softmax(-1)
-        if position in (0, 1, 2, 5, 6, 20, 31, 32, 33, 39):
-            for row, prefix in enumerate(prefixes):
-                sentence = source[sentences[row // width]]
-                expected = uncached(model, sentence[sentence != PAD], prefix)
-                assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (position, row)
-        wider = 3 if position == 0 else width
-        if position in (0, 2, 5, 30, 32):
-            rows = torch.cat([i * width + draw(width, wider) for i in range(len(sentences))])
-            decoder.reorder(rows)
-            prefixes, width = [list(prefixes[row]) for row in rows.tolist()], wider
-        if position in (1, 5, 31):
-            kept = {1: [0, 2, 3], 5: [2, 0], 31: [1]}[position]
-            decoder.keep(torch.tensor(kept))
-            prefixes = [prefixes[i * width + k] for i in kept for k in range(width)]
-            sentences = [sentences[i] for i in kept]
-        last = 3 + draw(8, len(prefixes))
-        for prefix, token in zip(prefixes, last.tolist(), strict=True):
-            prefix.append(token)
+    for log_probabilities, rows in walk(decoder, 4, 40, {0, 2, 5, 30, 32}, {1: [0, 2, 3], 5: [2, 0], 31: [1]}):
+        for row, (sentence, prefix) in enumerate(rows):
+            if len(prefix) in (0, 1, 2, 5, 6, 20, 31, 32, 33, 39):
+                expected = uncached(model, source[sentence][source[sentence] != PAD], prefix)
+                assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (len(prefix), row)
 
 
 def test_joint_vocabulary_is_one_matrix():
