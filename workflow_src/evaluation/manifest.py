@@ -284,7 +284,7 @@ class Manifest:
                 system,
                 tuple(row for row in rows if row.decode is decode),
                 means_repetitions=loaded.means_repetitions(decode),
-                reference=decode is plan.reference_row,
+                reference=decode is plan.comparisons.reference,
                 twin=bool(system.base) and refined.count((system.base, system.family.name)) > 1,
             )
             decodes.append(shown)

@@ -19,14 +19,14 @@ def shown(plan: Plan) -> dict:
         system.model_copy(update={"training": system.training.model_copy(update=own)})
         for system in plan.loaded.systems.values()
     ]
-    reference = plan.reference_row and (plan.reference_row.system, plan.reference_row.name)
+    row = plan.comparisons.reference
     files = [plan.quality(*row) for row in plan.rows] + [plan.chosen(*row) for row in plan.tuned]
     files += [plan.translation(*row) for row in plan.rows] + [plan.finished_file(*bundle) for bundle in plan.finished]
     return {
         "systems": systems,
         "decodes": decodes,
         "files": files,
-        "reference": reference,
+        "reference": row and (row.system, row.name),
         "trained": plan.trained,
         "grids": plan.grids,
         "metrics": plan.loaded.metrics,

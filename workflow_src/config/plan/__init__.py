@@ -1,7 +1,7 @@
 """Which files an experiment has and which settings make each of them.
 
-Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), dependencies (`graph.py`), inputs
-(`inputs.py`) and the settings of every rule (`settings.py`).
+Rules get their inputs, outputs and params from a `Plan`: paths (`paths.py`), dependencies (`graph.py`), rows to
+compare others with (`comparisons.py`), inputs (`inputs.py`) and the settings of every rule (`settings.py`).
 """
 
 from __future__ import annotations

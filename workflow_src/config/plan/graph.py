@@ -1,26 +1,23 @@
-"""Dependencies between systems, decodes and files of an experiment, and the rows that others are compared with."""
+"""Dependencies between systems, decodes and files of an experiment."""
 
 from __future__ import annotations
 
 import os
 import re
-from functools import cached_property
-from typing import Any
 
 from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import RawText
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
+from workflow_src.config.plan.comparisons import Comparisons
 from workflow_src.config.plan.grids import grids
 from workflow_src.config.plan.paths import BUNDLES, Paths
-from workflow_src.config.plan.selection import main_split
 from workflow_src.config.relations import with_needed
 from workflow_src.config.resolved import Decode, Loaded, System
-from workflow_src.config.roles import refinement
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
 from workflow_src.errors import ConfigError
-from workflow_src.registry import engines, metrics, searches
+from workflow_src.registry import engines, metrics
 from workflow_src.spec import Frozen
 
 # The split that a teacher translates for a kind of text.
@@ -40,6 +37,7 @@ class Graph(Paths):
         super().__init__(loaded)
         self.analyses = analyses(loaded)
         self.grids = grids(loaded)
+        self.comparisons = Comparisons(loaded)
         # Rules read them several times a job, and an experiment may have thousands.
         self._decodes = {(decode.system, self.folder(decode)): decode for decode in loaded.decodes}
 
@@ -352,82 +350,3 @@ class Graph(Paths):
             raise ConfigError(f"the system of {target}", match["system"], allowed=self.loaded.systems)
         if match["decode"]:
             self.decode(match["system"], match["decode"].removesuffix(".json"))
-
-    @cached_property
-    def reference_row(self) -> Decode | None:
-        """The row of the main table that others are compared with, in quality and in speed: the first by the key of its
-        search, without settings chosen on dev and of `teacher` if possible.
-
-        Rows of other engines count where our own code computes none.
-        """
-        split = main_split(self.loaded)
-        keyed = [
-            ((d.own_engine, *search.reference(d.values), not d.tune, d.system == "teacher"), d)
-            for d in self.loaded.decodes
-            if split in d.splits and (search := searches()[d.search]).reference
-        ]
-        return max(keyed, key=lambda pair: pair[0], default=(None, None))[1]
-
-    @cached_property
-    def _own_on_test(self) -> dict[tuple[str, str], list[Decode]]:
-        """Decodes on test that our own code computes, by system and search."""
-        decodes: dict[tuple[str, str], list[Decode]] = {}
-        for decode in self.loaded.decodes:
-            if self.test in decode.splits and decode.own_engine:
-                decodes.setdefault((decode.system, decode.search), []).append(decode)
-        return decodes
-
-    def _baseline(self, decode: Decode) -> list[str] | None:
-        """(system, name) of the row that a decode is compared with; None for a baseline itself.
-
-        Refinement is compared with the unrefined translations of its model, the rest with the reference.
-        """
-        base = self.system(decode.system).base or decode.system
-        compared = None
-        baseline = searches()[decode.search].baseline
-        if baseline:
-            rows = self._own_on_test.get((base, baseline), []) or self._own_on_test.get((decode.system, baseline), [])
-            # Prefer a row with the same length settings: else refinement would get credit for better lengths.
-            alike = [d for d in rows if _length_settings(d) == _length_settings(decode)]
-            compared = next(iter(alike or rows), None)
-        compared = compared or self.reference_row
-        return None if compared is None or compared is decode else [compared.system, compared.name]
-
-    def _controls(self, decode: Decode) -> dict[str, list[str]]:
-        """(system, name) of the row of a decode's control, by the control's name; empty where it has none."""
-        steps = refinement(decode.values)
-        if steps is None or steps.control is None:
-            return {}
-        row = self._control(decode)
-        return {steps.control: row} if row else {}
-
-    def _control(self, decode: Decode) -> list[str] | None:
-        """(system, name) of the row of the base on test that differs only in how it refines; or None.
-
-        Steps, engine, step size, and how lengths and stopping are decided are the same in both.
-        """
-        base, values = self.system(decode.system).base, decode.values
-        if base is None:
-            return None
-        borrowed = {name: getattr(values, name) for name in values.named("steps") if getattr(values, name)}
-        changes = {name: searches()[value].control for name, value in borrowed.items()}
-        alike = decode.settings | (changes or {"search": searches()[decode.search].control})
-        # Settings that the control lacks, such as the size of a step, must have their defaults.
-        kind = searches()[alike["search"]].settings
-        lacking = type(values).model_fields.keys() - kind.model_fields.keys()
-        if any(getattr(values, name) != values.default(name) or name in (decode.tune or {}) for name in lacking):
-            return None
-        defaults = {name: kind.default(name) for name in kind.model_fields if name not in alike}
-        alike = {name: value for name, value in (alike | defaults).items() if name not in lacking}
-        rows = (d for d in self.loaded.decodes if d.system == base and self.test in d.splits)
-        return next(([d.system, d.name] for d in rows if d.settings == alike and d.tune == decode.tune), None)
-
-
-def _length_settings(decode: Decode) -> dict[str, Any]:
-    """Settings of a decode that decide target lengths and are not defaults: the value, and values to choose from."""
-    values, tune = decode.values, decode.tune or {}
-    return {
-        name: (getattr(values, name), tune.get(name))
-        for name in values.named("length")
-        if name in tune or getattr(values, name) != values.default(name)
-    }

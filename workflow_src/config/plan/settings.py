@@ -213,8 +213,8 @@ class Plan(Inputs):
                         "system": decode.system,
                         "name": decode.name,
                         "seed": seed,
-                        "baseline": self._baseline(decode),
-                        "controls": self._controls(decode),
+                        "baseline": self.comparisons.baseline(decode),
+                        "controls": self.comparisons.controls(decode),
                         "autoregressive": self.system(decode.system).family.autoregressive,
                         "repetitions_removed": self.loaded.removal(decode),
                         "translations": self.translation(decode, seed, test_set),
@@ -302,7 +302,7 @@ class Plan(Inputs):
     @property
     def _reference_key(self) -> list[str] | None:
         """System and name of the row that others are compared with."""
-        row = self.reference_row
+        row = self.comparisons.reference
         return [row.system, row.name] if row else None
 
     def settings_quality(self) -> str:
