@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from workflow_src.data.batching import Pairs
     from workflow_src.runtime.processes import Group
     from workflow_src.training.dev import Validation
-    from workflow_src.training.loop import Progress
-    from workflow_src.training.state import StateFolder
+    from workflow_src.training.state import Progress, StateFolder
 
 
 class Inputs(DeviceJobInputs):

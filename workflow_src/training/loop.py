@@ -15,44 +15,22 @@ from torch import Tensor
 
 from workflow_src.config.sizes import sized_number
 from workflow_src.data.batching import epoch_batches
-from workflow_src.errors import ArtifactError, InputError
+from workflow_src.errors import ArtifactError
 from workflow_src.nn.layers import compile_stacks
 from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.dev import Validation
-from workflow_src.training.state import StateFolder, pack_optimiser, unpack_optimiser
-from workflow_src.training.update import Part, Task, Updater, describe, learning_rate
+from workflow_src.training.reporting import Reporter
+from workflow_src.training.state import Progress, StateFolder, pack_optimiser, unpack_optimiser
+from workflow_src.training.update import Part, Task, Updater
 
 log = logging.getLogger("continuum")
 
 # Actions before an update; all processes take the largest that one of them asks for.
 GO_ON, SAVE, STOP = range(3)
-# Updates that may be skipped in all: max_skipped, and one in so many.
-UPDATES_A_SKIP = 20
-# Below this share of the time, a training's thread waits for a core; over so many seconds at least.
-BUSY, PACE_SECONDS = 0.5, 2.0
 # The loss on dev in the figures of validations.
 LOSS = "dev_loss"
-# Figures of families with the share of targets that a model cannot output, by name, and the pairs that they are of.
-UNREACHABLE = {"unreachable": "training pairs", "dev_unreachable": "dev pairs"}
-
-
-@dataclasses.dataclass
-class Progress:
-    """The state of a training beside tensors."""
-
-    step: int = 0
-    epoch: int = 0
-    position: int = 0
-    target_tokens: int = 0
-    seconds: float = 0.0
-    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    snapshots: int = 0
-    # The update after which it was validated last.
-    validated: int = 0
-    skipped: int = 0
-    skipped_in_row: int = 0
 
 
 class Trainer:
@@ -87,6 +65,7 @@ class Trainer:
         self.save_seconds = 60 * save_minutes
         self.validate_start = validate_start
         self.updater = Updater(task)
+        self.reporter = Reporter(task)
         self.progress = Progress()
         self.preemption = Preemption()
         # The update whose state was written last; 0: none.
@@ -97,12 +76,7 @@ class Trainer:
         self.window: dict[str, list[float]] = {}
         # Updates whose figures are still on the device, with the parts of their batches.
         self.pending: list[tuple[list[Part], dict[str, Tensor | float]]] = []
-        # Figures of UNREACHABLE that the log has warned of.
-        self.warned: set[str] = set()
         self._began = 0.0
-        # Of the main thread on the CPU, at the last report.
-        self._cpu_at_report = 0.0
-        self._warned_of_cores = False
 
     def run(self) -> Progress:
         """Train to the end and leave the chosen weights in the model.
@@ -126,7 +100,6 @@ class Trainer:
         progress, task = self.progress, self.task
         save_every = sized_number(task.config.save_every)
         parts = self._batch_parts()
-        mark = self._mark()
         self.model.train()
         if progress.step < task.max_steps:
             if not len(task.corpus):
@@ -137,7 +110,8 @@ class Trainer:
             self._validate()
         if progress.validated < progress.step and self._validates():
             self._validate()
-        self._began, self._cpu_at_report = time.perf_counter(), time.thread_time()
+        self._began = time.perf_counter()
+        self.reporter.begin(progress)
         while progress.step < task.max_steps and not self._out_of_patience():
             action = task.group.largest(self._next_action())
             if action == STOP:
@@ -157,7 +131,8 @@ class Trainer:
                 continue
             self._collect()
             if reports:
-                mark = self._report(mark)
+                losses = self.window.get("loss", [])
+                self.reporter.pace(progress, losses[-self.log_every :])
             # Before validation, which can be repeated; several processes could not stop together within it.
             if saves or last or (validates and task.group.size > 1):
                 self._save()
@@ -240,109 +215,23 @@ class Trainer:
 
         Raises InputError when too many were skipped, before a state is saved: the last one is from before them.
         """
-        first = self.progress.step - len(self.pending) + 1
-        pending, self.pending = self.pending, []
+        progress = self.progress
+        first = progress.step - len(self.pending) + 1
+        pending = self.pending
+        self.pending = []
         for number, (parts, figures) in enumerate(pending, first):
             values = {name: float(value) for name, value in figures.items()}
             if values.pop("skipped"):
-                self._count_skipped(number, parts, values)
+                progress.skipped += 1
+                progress.skipped_in_row += 1
+                self.reporter.skipped(progress, number, parts, values, self.saved)
                 continue
-            self.progress.skipped_in_row = 0
+            progress.skipped_in_row = 0
             for name, value in values.items():
                 self.window.setdefault(name, []).append(value)
         now = time.perf_counter()
-        self.progress.seconds += now - self._began
+        progress.seconds += now - self._began
         self._began = now
-
-    def _count_skipped(self, number: int, parts: list[Part], values: dict[str, float]) -> None:
-        progress, config = self.progress, self.task.config
-        progress.skipped += 1
-        progress.skipped_in_row += 1
-        measured = f"loss {values['loss']:.4g}, gradient norm {values['gradient_norm']:.4g}"
-        batch = describe(parts)
-        if self.task.group.first:
-            log.warning("warning: update %d was skipped (%s): %s", number, measured, batch)
-        too_many = progress.skipped > config.max_skipped + number // UPDATES_A_SKIP
-        if progress.skipped_in_row > config.max_skipped or too_many:
-            total = f"{progress.skipped_in_row} in a row, {progress.skipped} in all"
-            state = f"The state of update {self.saved} is untouched" if self.saved else "No state was saved before"
-            raise InputError(
-                "training",
-                f"diverged: update {number} had {measured} ({batch} of {self.task.corpus.prefix}), and {total} were "
-                "skipped",
-                f"lower training.learning_rate ({config.learning_rate}), set or lower training.clip_norm "
-                f"({config.clip_norm}) or look at these sentences; training.max_skipped is "
-                f"{config.max_skipped}. {state}",
-            )
-
-    def _mark(self) -> tuple[int, int, float]:
-        """Updates, target tokens and seconds so far."""
-        return self.progress.step, self.progress.target_tokens, self.progress.seconds
-
-    def _warn_of_busy_cores(self, seconds: float) -> None:
-        """Warn once, at a report, where the main thread waits for a core of the CPU more than it computes.
-
-        Its time alone counts: the other threads also wait where small networks leave them nothing to do.
-        """
-        cpu_seconds = time.thread_time() - self._cpu_at_report
-        self._cpu_at_report = time.thread_time()
-        # Validations add to the seconds of the CPU alone, so that they raise the share.
-        share = cpu_seconds / max(1e-9, seconds)
-        on_cpu = self.task.group.first and self.task.runtime.device.type == "cpu"
-        if on_cpu and seconds >= PACE_SECONDS and share < BUSY and not self._warned_of_cores:
-            self._warned_of_cores = True
-            log.warning(
-                "warning: training waits for the CPU: it computes %.0f %% of the time, because other processes want "
-                "the same cores; run fewer jobs side by side%s",
-                100 * share,
-                ", or set runtime.training_threads: 1" if torch.get_num_threads() > 1 else "",
-            )
-
-    def _report(self, mark: tuple[int, int, float]) -> tuple[int, int, float]:
-        """Log the pace since `mark`; the time left follows from it, since earlier updates may be of another machine."""
-        progress = self.progress
-        steps, tokens, seconds = (now - then for now, then in zip(self._mark(), mark, strict=True))
-        rate = tokens / max(1e-9, seconds)
-        seconds_left = (self.task.max_steps - progress.step) * seconds / steps
-        loss = float(np.mean(self.window["loss"][-self.log_every :])) if self.window else float("nan")
-        log.info(
-            "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
-            progress.step,
-            self.task.max_steps,
-            loss,
-            rate,
-            seconds_left / 60,
-        )
-        self._warn_of_busy_cores(seconds)
-        return self._mark()
-
-    def _history_entry(self, figures: dict[str, float]) -> dict[str, Any]:
-        progress = self.progress
-        means = {name: float(np.mean(values)) for name, values in self.window.items()}
-        return {
-            "step": progress.step,
-            "minutes": round(progress.seconds / 60, 3),
-            "target_tokens": progress.target_tokens,
-            "tokens_per_second": round(progress.target_tokens / max(1e-9, progress.seconds), 1),
-            "learning_rate": learning_rate(self.task.config, max(0, progress.step - 1)),
-            "skipped": progress.skipped,
-            **means,
-            **figures,
-        }
-
-    def _warn_of_unreachable(self, entry: dict[str, Any]) -> None:
-        """Warn once of training pairs and once of dev pairs whose targets the model can never output."""
-        for name, pairs in UNREACHABLE.items():
-            share = entry.get(name, 0.0)
-            if share > 0 and name not in self.warned:
-                self.warned.add(name)
-                log.warning(
-                    "warning: %.2g %% of the %s cannot be reached: their targets are longer than what the model can "
-                    "put out for their sources; see docs/methods.md on %s",
-                    100 * share,
-                    pairs,
-                    name,
-                )
 
     def _validate(self) -> None:
         try:
@@ -351,12 +240,12 @@ class Trainer:
             self._save()
             raise
         progress, config = self.progress, self.task.config
-        progress.history.append(self._history_entry(figures))
+        progress.history.append(self.reporter.entry(progress, self.window, figures))
         progress.validated = progress.step
         self.window = {}
         text = "  ".join(f"{name} {value:.4g}" for name, value in figures.items())
         log.info("step %d  validation: %s", progress.step, text)
-        self._warn_of_unreachable(progress.history[-1])
+        self.reporter.warn_of_unreachable(progress.history[-1])
         ranks = self._ranks()
         better = config.keep == "best" and ranks.index(max(ranks)) == len(ranks) - 1
         # The first process keeps the weights. Those of update 0 take no part in an average: they were not trained here.
@@ -388,7 +277,8 @@ class Trainer:
             set_weights(self.model, {name: tensor.to(weights[name]) for name, tensor in mean.items()}, "chosen")
         if count > 1 and self.task.config.keep == "average":
             figures = self._figures()
-            self.progress.history.append({**self._history_entry(figures), "averaged": count})
+            progress = self.progress
+            progress.history.append({**self.reporter.entry(progress, self.window, figures), "averaged": count})
             log.info("average of the last %d: %s", count, "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
         self.model.eval()
 

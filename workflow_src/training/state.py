@@ -9,6 +9,7 @@ all states of a training.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import fcntl
 import logging
@@ -41,6 +42,23 @@ log = logging.getLogger("continuum")
 WAIT = 180.0
 # Files of the locks that this process holds, open. Closing one would give its lock up.
 _lock_files: dict[Path, int] = {}
+
+
+@dataclasses.dataclass
+class Progress:
+    """The state of a training beside tensors."""
+
+    step: int = 0
+    epoch: int = 0
+    position: int = 0
+    target_tokens: int = 0
+    seconds: float = 0.0
+    history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    snapshots: int = 0
+    # The update that the last validation followed.
+    validated: int = 0
+    skipped: int = 0
+    skipped_in_row: int = 0
 
 
 class StateFolder:

@@ -13,7 +13,7 @@ from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
-from workflow_src.training import loop
+from workflow_src.training import reporting
 from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
@@ -23,7 +23,7 @@ from workflow_src.training.update import Task, Updater
 @pytest.fixture(autouse=True)
 def of_a_busy_machine(monkeypatch):
     """No warning that other processes want the cores: tests compare the warnings of trainings."""
-    monkeypatch.setattr(loop, "PACE_SECONDS", math.inf)
+    monkeypatch.setattr(reporting, "PACE_SECONDS", math.inf)
 
 
 @pytest.fixture

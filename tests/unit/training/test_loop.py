@@ -17,7 +17,7 @@ from workflow_src.data.mixture import Mixture
 from workflow_src.errors import ArtifactError
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
-from workflow_src.training import loop, state
+from workflow_src.training import loop, reporting, state
 from workflow_src.training.dev import Validation
 from workflow_src.training.update import learning_rate
 from workflow_src.types import Batch, TrainingContext
@@ -459,7 +459,7 @@ def test_patience_and_the_choice_look_at_the_loss_too(make_trainer, compare, sco
 @pytest.mark.parametrize(("share", "warnings"), [(0.1, 1), (0.9, 0)])
 def test_a_training_that_waits_for_the_cpu_warns_once(make_trainer, monkeypatch, caplog, share, warnings):
     """It computes a tenth of the time, because other processes have the cores."""
-    monkeypatch.setattr(loop, "PACE_SECONDS", 0.0)
+    monkeypatch.setattr(reporting, "PACE_SECONDS", 0.0)
     # A clock that every look at it moves on, however busy this machine is.
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: float(next(ticks)))
