@@ -5,17 +5,19 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
+from workflow_src.engines.choose import AUTO, EAGER
 from workflow_src.errors import ConfigError
-from workflow_src.registry import search_of
+from workflow_src.registry import families, search_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.console import user_path
+from workflow_src.serving.bundle import Description
 from workflow_src.spec import Search, SearchSettings, Sizes
 
 # More sentences than fit into any memory, more threads than any machine has: typing errors.
@@ -84,6 +86,27 @@ def check_folder(folder: Any) -> Path:
     if not isinstance(folder, (str, Path)) or not str(folder):
         raise ConfigError("folder", folder, allowed="the path of an exported bundle")
     return user_path(str(folder))
+
+
+def check_engine(description: Description, engine: str) -> None:
+    """Raises ConfigError unless the folder that `description` is of can serve with `engine`: it has its own alone."""
+    imported = any(families()[network.family].imported for network in description.models.values())
+    # A model that was made elsewhere has no other engine.
+    if engine != AUTO and not (imported and engine == EAGER):
+        problem = f"it is for bundles, and this is a folder of {description.engine}"
+        raise ConfigError("engine", engine, problem=problem, hint="remove it, or give the bundle")
+
+
+def check_systems(systems: Any, settings: SearchSettings, kind: type) -> None:
+    """Raises ConfigError unless `systems` has translators (`kind`) by roles that the settings of a search name."""
+    if not isinstance(systems, Mapping):
+        raise ConfigError("systems", systems, allowed="a dict of translators by role")
+    named = list(settings.roles().values())
+    for role, system in systems.items():
+        if role not in named:
+            raise ConfigError("systems", role, problem="no role of this search", allowed=named)
+        if not isinstance(system, kind):
+            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
 
 
 def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> None:

@@ -29,10 +29,12 @@ from workflow_src.runtime.device import choose as choose_runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import (
     check_batch,
+    check_engine,
     check_folder,
     check_lines,
     check_n_best,
     check_room,
+    check_systems,
     check_threads,
     refuse_origins,
 )
@@ -47,15 +49,6 @@ from workflow_src.types import Hypotheses
 log = logging.getLogger("continuum")
 # What a call may ask for beside the settings of its search.
 OPTIONS = {field.name for field in dataclasses.fields(Request)} - {"settings", "networks"}
-
-
-def _check_engine(description: Description, engine: str) -> None:
-    """Raises ConfigError for an engine that is asked for the folder of another one."""
-    imported = any(registry.families()[network.family].imported for network in description.models.values())
-    # A model that was made elsewhere has no other engine.
-    if engine != AUTO and not (imported and engine == EAGER):
-        problem = f"it is for bundles, and this is a folder of {description.engine}"
-        raise ConfigError("engine", engine, problem=problem, hint="remove it, or give the bundle")
 
 
 class Translator:
@@ -115,7 +108,7 @@ class Translator:
         check_threads(threads)
         description = read_bundle(folder)
         if description.engine is not None:
-            _check_engine(description, engine)
+            check_engine(description, engine)
             subwords, session = open_engine_folder(folder, description, device, precision, threads)
             models = {name: session.network.eval() for name in description.models if session.network}
             # The library chooses its device itself; the runtime has the kind of device.
@@ -136,7 +129,7 @@ class Translator:
         it does not serve (`Engine.serves`), are eager. Raises InputError where `engine` cannot serve; auto always can.
         """
         if self.description.engine is not None:
-            _check_engine(self.description, engine)
+            check_engine(self.description, engine)
             return self
         family, eager = self._bundle.family, self._selected.eager
         self.engine, declared = choose(engine, self.device, self.precision, family, self.searches)
@@ -250,7 +243,9 @@ class Translator:
             raise ConfigError(next(iter(fields)), problem="it is given together with a settings object", hint=hint)
         else:
             settings = self._bundle.completed(search)
-        bundles = _bundles_of({} if systems is None else systems, settings)
+        systems = {} if systems is None else systems
+        check_systems(systems, settings, Translator)
+        bundles = {role: translator._bundle for role, translator in systems.items()}
         return settings, bundles | {settings.roles()[name]: value._bundle for name, value in translators.items()}
 
     def networks(self, settings: SearchSettings) -> dict[str, nn.Module]:
@@ -391,17 +386,3 @@ class Translator:
         words, runs of the same word of the text. Raises InputError for anything else but none.
         """
         return self._text.text(tokens, remove_repetitions, sources)
-
-
-def _bundles_of(systems: Any, settings: SearchSettings) -> dict[str, OpenBundle]:
-    """The bundles of translators by role. Raises ConfigError for anything else, and for a role that the settings of a
-    search do not name."""
-    if not isinstance(systems, Mapping):
-        raise ConfigError("systems", systems, allowed="a dict of translators by role")
-    named = list(settings.roles().values())
-    for role, system in systems.items():
-        if role not in named:
-            raise ConfigError("systems", role, problem="no role of this search", allowed=named)
-        if not isinstance(system, Translator):
-            raise ConfigError(f"systems.{role}", system, allowed="a translator, which Translator.load opens")
-    return {role: system._bundle for role, system in systems.items()}
