@@ -57,7 +57,7 @@ MODULES = [
 def offences(check: Callable[[Path], Collection[str]], paths: Iterable[Path]) -> dict[str, Collection[str]]:
     """What a check finds in modules, by module; modules without a finding are left out."""
     findings = {path.relative_to(PACKAGE).as_posix(): check(path) for path in paths}
-    return {module: found for module, found in findings.items() if found}
+    return {module: offending for module, offending in findings.items() if offending}
 
 
 def test_no_literal_names_a_member():

@@ -96,7 +96,7 @@ class Operations:
         """Of a sentence, with its rescorer."""
         outputs = search_of(settings).width(settings)
         if system.family.weights:
-            return self._made_elsewhere(system.family.weights(system.model), outputs)
+            return self._imported(system.family.weights(system.model), outputs)
         rescorer = named_systems(settings).get(RESCORER)
         searched = self._without_counted_elsewhere(settings)
         names = of_the_family(searched, system.served_with) | named_systems(searched)
@@ -130,7 +130,7 @@ class Operations:
     def _scoring(self, system: System, outputs: int = 1) -> float | None:
         """Of scoring so many outputs of a sentence in one pass."""
         if system.family.weights:
-            return self._made_elsewhere(system.family.weights(system.model), outputs)
+            return self._imported(system.family.weights(system.model), outputs)
         return self._counted(
             f"score {outputs}",
             {MODEL: system},
@@ -138,7 +138,7 @@ class Operations:
             lambda counting, networks: counting.scoring(networks[MODEL], self.length, outputs),
         )
 
-    def _made_elsewhere(self, weights: Mapping[str, int], outputs: int) -> float:
+    def _imported(self, weights: Mapping[str, int], outputs: int) -> float:
         """Of a model without a network here: two for each weight and position, the source's once."""
         return 2.0 * (self.length + 1) * (weights["encoder"] + outputs * (weights["decoder"] + weights["output"]))
 

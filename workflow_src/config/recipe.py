@@ -14,7 +14,7 @@ from workflow_src.config.languages import spaced
 from workflow_src.config.parts import FilePath, Language, Part, RowsPart, TextPart
 from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.sizes import AUTO, MaxLength
-from workflow_src.config.texts import MADE_BY_SYSTEMS, RAW
+from workflow_src.config.texts import RAW, TEXT_KINDS
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
@@ -24,8 +24,8 @@ RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 DistilledName = Annotated[
     str,
     named(
-        rf"(?!{RAW}$|({'|'.join(MADE_BY_SYSTEMS)})-by-){NAME}",
-        f"small letters, digits, -, _ and ., but not {RAW} or {' or '.join(f'{k}-by-SYSTEM' for k in MADE_BY_SYSTEMS)}",
+        rf"(?!{RAW}$|({'|'.join(TEXT_KINDS)})-by-){NAME}",
+        f"small letters, digits, -, _ and ., but not {RAW} or {' or '.join(f'{k}-by-SYSTEM' for k in TEXT_KINDS)}",
     ),
 ]
 

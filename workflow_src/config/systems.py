@@ -52,7 +52,7 @@ def _check_text(text: str, config: WorkflowConfig, where: str) -> None:
     """Check that a training text is known, or of a kind that systems make. Raises ConfigError."""
     origin = texts.kind_and_system(text)
     if origin is None and text not in (texts.RAW, *config.recipe.distilled):
-        allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.MADE_BY_SYSTEMS), *config.recipe.distilled]
+        allowed = [texts.RAW, *(f"{kind}-by-SYSTEM" for kind in texts.TEXT_KINDS), *config.recipe.distilled]
         raise ConfigError(where, text, allowed=allowed, hint="or add it to recipe.distilled")
     if text != texts.base_of(text):
         raise ConfigError(where, text, allowed=[texts.base_of(text)], hint="set training.augment beside it")

@@ -10,7 +10,7 @@ RAW = "raw"
 DISTILLED: Literal["distilled"] = "distilled"
 MONOLINGUAL: Literal["monolingual"] = "monolingual"
 LIKELY: Literal["likely"] = "likely"
-MADE_BY_SYSTEMS = (DISTILLED, MONOLINGUAL, LIKELY)
+TEXT_KINDS = (DISTILLED, MONOLINGUAL, LIKELY)
 # Splits of raw text that systems learn from; the others are dev and test sets.
 TRAINING_SPLITS = ("train", MONOLINGUAL)
 
@@ -23,19 +23,19 @@ def base_of(text: str) -> str:
     return text.split("+")[0]
 
 
-class MadeText(NamedTuple):
+class SystemText(NamedTuple):
     """A text that a system makes: its kind, and this system."""
 
     kind: str
     system: str
 
 
-def kind_and_system(text: str) -> MadeText | None:
+def kind_and_system(text: str) -> SystemText | None:
     """The kind of a text that a system makes, augmented or not, and this system; None for other texts."""
     base = base_of(text)
-    for kind in MADE_BY_SYSTEMS:
+    for kind in TEXT_KINDS:
         if base.startswith(prefix := f"{kind}-by-"):
-            return MadeText(kind, base.removeprefix(prefix))
+            return SystemText(kind, base.removeprefix(prefix))
     return None
 
 

@@ -69,8 +69,8 @@ def read_shards(
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if provenance.get("shard") != [number, len(paths)]:
             raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
-    _check_made_from(paths, records, settings, inputs)
-    _check_made_alike(paths, records)
+    _check_provenance(paths, records, settings, inputs)
+    _check_same_device(paths, records)
     total = count_lines(inputs["source"]) if pairs is None else pairs
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
@@ -84,7 +84,7 @@ def read_shards(
             raise ArtifactError(path, f"has {count} lines, {last - first} were expected", AGAIN)
 
 
-def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
+def _check_provenance(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
     digests = {name: sha256(path) for name, path in inputs.items()}
     differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
     outdated = [path for path, difference in zip(paths, differences, strict=True) if difference]
@@ -97,7 +97,7 @@ def _check_made_from(paths: list[Path], records: list[dict[str, Any]], settings:
     raise ArtifactError(outdated[0], f"was made {difference}", f"delete {names} and run again")
 
 
-def _check_made_alike(paths: list[Path], records: list[dict[str, Any]]) -> None:
+def _check_same_device(paths: list[Path], records: list[dict[str, Any]]) -> None:
     machines = [f"on {str(record.get('device')).split(':')[0]} in {record.get('precision')}" for record in records]
     others = [path for path, machine in zip(paths, machines, strict=True) if machine != machines[0]]
     if others:

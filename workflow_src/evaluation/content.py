@@ -23,8 +23,8 @@ from workflow_src.spec import Analysis, FigureTable
 FORMAT = 2
 
 Scalar = bool | int | float | str | None
-# Fields of texts that are made from entries of the file, with the types of these.
-MADE_FROM: dict[str, dict[str, Any]] = {
+# Entries of the file that texts are written from, with their types, by the field of the text.
+ENTRIES_OF_TEXTS: dict[str, dict[str, Any]] = {
     "scope": {"sentences": int},
     "removed": {"remove_repetitions": Removal},
     "start": {},
@@ -114,7 +114,7 @@ def _schema(analysis: Analysis) -> type[Content]:
             texts += [figure.head or "", figure.panel or "", f"{{{figure.level}:g}}" if figure.level else ""]
         for name, written in (field for text in texts for field in fields(text)):
             if name not in {key.name for key in table.keys}:
-                entries |= MADE_FROM.get(name, {name: int | float if written else Scalar})
+                entries |= ENTRIES_OF_TEXTS.get(name, {name: int | float if written else Scalar})
     required: dict[str, Any] = {name: (kind, ...) for name, kind in entries.items()}
     return pydantic.create_model(analysis.name, __base__=base, **required)
 

@@ -50,12 +50,12 @@ def export(engine: Engine, source: Path, folder: Path) -> str:
     names += copy_subwords(source / "subwords", folder)
     weights = {"weights": exported.weights, "sha256": sha256(folder / exported.weights)}
     inputs, files = {"bundle": source / DESCRIPTION}, digests(folder, names)
-    made_by = provenance({}, inputs, files, **exported.versions)
+    record = provenance({}, inputs, files, **exported.versions)
     description = read_json(source / DESCRIPTION)
     models = {name: description["models"][name] | weights}
     # The bundle may have searches that this engine does not compute.
     served_searches = [search for search in description["searches"] if search in served(engine, family)]
-    changed = {"engine": engine.name, "searches": served_searches, "models": models, "provenance": made_by}
+    changed = {"engine": engine.name, "searches": served_searches, "models": models, "provenance": record}
     # Systems that the bundle carries are not in the folder.
     changed["defaults"] = {name: value for name, value in description["defaults"].items() if name == "search"}
     write_json(folder / DESCRIPTION, description | changed)

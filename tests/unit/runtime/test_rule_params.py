@@ -28,8 +28,8 @@ def params_of(runs_jobs=True, **runtime) -> RuleParams:
 
 
 def document(params: RuleParams, **options):
-    made = params.stage("train", Plan.settings_training, of=["system"], **options)
-    return made["job"](WILDCARDS, INPUT, OUTPUT)
+    functions = params.stage("train", Plan.settings_training, of=["system"], **options)
+    return functions["job"](WILDCARDS, INPUT, OUTPUT)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_document_has_settings_and_inputs_by_name_without_empty_ones(folder):
     params = params_of()
-    made = params.stage(
+    functions = params.stage(
         "train",
         Plan.settings_training,
         ["seed", "source", "shards", "none", "chosen"],
@@ -50,7 +50,7 @@ def test_a_document_has_settings_and_inputs_by_name_without_empty_ones(folder):
         output="output.text",
         batch=lambda job: 0,
     )
-    path = made["job"](WILDCARDS, INPUT, OUTPUT)
+    path = functions["job"](WILDCARDS, INPUT, OUTPUT)
     content = json.loads((folder / path).read_text())
     settings = content.pop("settings")
     assert settings == json.loads(params.plan.settings_training("lvm"))
@@ -73,8 +73,8 @@ def test_settings_of_the_machine_change_the_document_of_the_run_alone():
 
 
 def test_snakemake_compares_settings_that_differ_from_defaults():
-    made = params_of().stage("train", Plan.settings_training, of=["system"])
-    compared, full = json.loads(made["settings"](WILDCARDS)), json.loads(params_of().plan.settings_training("lvm"))
+    functions = params_of().stage("train", Plan.settings_training, of=["system"])
+    compared, full = json.loads(functions["settings"](WILDCARDS)), json.loads(params_of().plan.settings_training("lvm"))
     assert compared["training"].items() <= full["training"].items()
     assert "accumulate" in full["training"] and "accumulate" not in compared["training"]
 

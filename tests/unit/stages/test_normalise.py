@@ -153,8 +153,8 @@ def test_tokenised_text_is_told_and_becomes_ordinary_text(tmp_path, capsys):
     lines = {code: "".join(line.format(n=number) for number in range(50)) for code, line in sides.items()}
     texts = {f"{split}.{code}": text for split in ("train", "dev", "test") for code, text in lines.items()}
     write_raw(tmp_path / "raw", texts)
-    told = normalise(tmp_path, languages=("ja", "en"))["looks_tokenised"]
-    assert told == {split: {"ja": 1.0, "en": 1.0} for split in ("train", "dev", "test")}
+    shares = normalise(tmp_path, languages=("ja", "en"))["looks_tokenised"]
+    assert shares == {split: {"ja": 1.0, "en": 1.0} for split in ("train", "dev", "test")}
     assert "recipe.tokenised: {ja: words, en: moses}" in capsys.readouterr().err
     summary = normalise(tmp_path, languages=("ja", "en"), tokenised={"ja": "words", "en": "moses"})
     assert "looks_tokenised" not in summary and "tokenised" not in capsys.readouterr().err

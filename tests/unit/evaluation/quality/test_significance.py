@@ -258,11 +258,11 @@ def test_the_error_of_a_mean_over_sentences_is_that_of_students_formula():
     """Figures of sentences: the standard deviation of their differences over √N."""
     first, second = np.random.default_rng(3).random((2, 40))
     counts, combine = zip(*(counts_of(Segments(values)) for values in (first, second)), strict=True)
-    found = paired_difference(*counts, combine[0])
-    assert found.difference == pytest.approx((first - second).mean())
-    assert found.error == pytest.approx((first - second).std(ddof=1) / 40**0.5)
+    comparison = paired_difference(*counts, combine[0])
+    assert comparison.difference == pytest.approx((first - second).mean())
+    assert comparison.error == pytest.approx((first - second).std(ddof=1) / 40**0.5)
     # A sentence that is lost takes its figure's share of the mean.
-    assert found.sentence == pytest.approx(max(np.sqrt((v**2).mean()) for v in (first, second)) / 40)
+    assert comparison.sentence == pytest.approx(max(np.sqrt((v**2).mean()) for v in (first, second)) / 40)
 
 
 def test_statistics_follow_the_tokeniser():

@@ -31,19 +31,19 @@ def drawn(chart):
 
 
 def _with_data(spec):
-    def found(panel):
+    def panel_with_data(panel):
         layer = next(layer for layer in panel["layer"] if layer["mark"]["type"] == "point")
         data = layer.get("data", panel.get("data", spec.get("data")))
         values = data["values"] if "values" in data else spec["datasets"][data["name"]]
         return {"title": panel.get("title", spec.get("title")), "data": {"values": values}}
 
-    return found
+    return panel_with_data
 
 
 def names(chart):
     """Names in the legend, in order."""
-    found = re.search(r'"stroke": \{"field": "series", "legend": .*?"domain": (\[.*?\])', json.dumps(chart.to_dict()))
-    return json.loads(found[1])
+    match = re.search(r'"stroke": \{"field": "series", "legend": .*?"domain": (\[.*?\])', json.dumps(chart.to_dict()))
+    return json.loads(match[1])
 
 
 def logs_of(*systems, manifest=MANIFEST):

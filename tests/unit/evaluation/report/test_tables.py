@@ -44,8 +44,8 @@ def headings(table, report_manifest=MANIFEST):
 def cell(line, heading, report_manifest=MANIFEST):
     """The figure and the note of a line in a column, which may be missing from the table."""
     block = tables.block([Group("", line.decode.system, (line,))], report_manifest, Caption(""))
-    found = dict(zip(block.heads, block.rows[1], strict=True)).get(heading, "–")
-    return (found, "") if isinstance(found, str) else (found.text, found.note)
+    shown = dict(zip(block.heads, block.rows[1], strict=True)).get(heading, "–")
+    return (shown, "") if isinstance(shown, str) else (shown.text, shown.note)
 
 
 def test_groups_and_their_order():

@@ -185,14 +185,14 @@ def test_validation_is_that_of_sentences_one_by_one():
         for row in range(4):
             pair = one(data, row)
             memory = model.encode(pair.source)
-            for given in (True, False):
-                lengths = pair.target_lengths if given else model.length.predict(memory)
+            for at_reference_lengths in (True, False):
+                lengths = pair.target_lengths if at_reference_lengths else model.length.predict(memory)
                 hidden, mask = model.hidden(memory, lengths)
                 states = [hidden]
                 for _ in range(2):
                     hidden = model.refine(memory, model.logits(hidden).argmax(-1), hidden, mask)
                     states.append(hidden)
-                if given:
+                if at_reference_lengths:
                     for place, one_of in enumerate((states[0], states[-1])):
                         logits = one_of[0] @ model.target_embedding.weight.T + model.output_bias
                         sums[place] += F.cross_entropy(logits, pair.target[0], reduction="sum").item()

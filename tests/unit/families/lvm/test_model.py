@@ -16,9 +16,9 @@ def test_padding_and_company_change_nothing(norm):
     batch = pairs([4, 1, 6], [3, 5, 1])
     z = torch.randn(3, 5, 3, dtype=torch.float64)
 
-    def parts(given, latents):
-        memory, mask = model.encode(given.source), given.target_mask
-        prior, posterior = model.prior(memory, mask), model.posterior(memory, given.target, mask)
+    def parts(examples, latents):
+        memory, mask = model.encode(examples.source), examples.target_mask
+        prior, posterior = model.prior(memory, mask), model.posterior(memory, examples.target, mask)
         return [*prior, *posterior, decode(model, memory, latents, mask)]
 
     of_batch = parts(batch, z)

@@ -65,12 +65,12 @@ def test_it_teaches_with_the_engine_that_computes_it(tiny, weights, run_stage, r
         "1",
     ]
     words += ["--source", str(tiny.corpus / "train.de")]
-    made = {}
+    texts = {}
     for engine in ("auto", "eager"):
         output = tmp_path / engine / "0-of-1.jsonl"
         run_stage("distill", [*words, "--output", str(output), *settings(engine)])
-        made[engine] = output.read_text(encoding="utf-8")
-    assert made["auto"] == made["eager"] and made["auto"].count("\n") == 40
+        texts[engine] = output.read_text(encoding="utf-8")
+    assert texts["auto"] == texts["eager"] and texts["auto"].count("\n") == 40
     error = refused("distill", [*words, "--output", str(tmp_path / "other.jsonl"), *settings("ctranslate2")])
     assert (error.setting, error.value) == ("engine", "ctranslate2")
     assert "transformer only" in error.problem and "seq2seq" in error.problem

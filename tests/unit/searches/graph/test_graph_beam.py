@@ -134,12 +134,13 @@ def test_a_narrow_beam_keeps_the_best_prefixes_of_each_length(beam, seed):
         for output, score in scores.items():
             for length in range(len(output) + 1):
                 begins[output[:length]] += math.exp(score)
-        live, found = [()], {}
+        live = [()]
+        visited = {}
         while live:
-            found |= {prefix: scores[prefix] for prefix in live}
+            visited |= {prefix: scores[prefix] for prefix in live}
             longer = [(*prefix, word) for prefix in live for word in range(EOS + 1, SIZE)]
             live = sorted((prefix for prefix in longer if prefix in begins), key=begins.__getitem__)[-beam:]
-        best = sorted(found, key=found.__getitem__, reverse=True)[:beam]
+        best = sorted(visited, key=visited.__getitem__, reverse=True)[:beam]
         actual = [tuple(output) for _, output in hypotheses.ranked()[row]]
         assert actual == best
 
@@ -251,9 +252,9 @@ def test_thresholds_divide_scores_above_0_by_the_least_length():
 
     best = (math.log(0.25) + 5) / 2
     for score, kept in ((best - 0.9, True), (best - 1.1, False)):
-        found = outputs(math.exp(3 * score - 10) / 0.25)
-        assert found[(3,)] == pytest.approx(best)
-        assert ((3, 3) in found) == kept
+        scores = outputs(math.exp(3 * score - 10) / 0.25)
+        assert scores[(3,)] == pytest.approx(best)
+        assert ((3, 3) in scores) == kept
 
 
 @pytest.mark.parametrize("settings", [GraphBeamSettings(beam=3), GraphViterbiSettings(), GraphPathSettings()])

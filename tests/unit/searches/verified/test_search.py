@@ -329,7 +329,7 @@ def test_every_family_of_one_pass_drafts(model, drafter):
         assert_same(searched(networks, source, settings(drafts=3)), expected)
 
 
-def made_drafts(drafter, source, chosen: VerifiedSettings, language_model=None) -> list[list[list[int]]]:
+def drafts_of_search(drafter, source, chosen: VerifiedSettings, language_model=None) -> list[list[list[int]]]:
     """Drafts of each sentence of source (B, S)."""
     networks = {MODEL: AUTOREGRESSIVE["transformer"](13, V), DRAFTER: drafter}
     if language_model is not None:
@@ -342,7 +342,7 @@ def made_drafts(drafter, source, chosen: VerifiedSettings, language_model=None) 
 def test_several_drafts_are_the_best_outputs_of_the_drafter():
     source, drafter = pairs(LENGTHS, [1] * len(LENGTHS)).source, nat(13, V + 1)
     ranked = searched({MODEL: drafter}, source, registry.searches()["ctc-beam"].settings(beam=3)).ranked()
-    drafts = made_drafts(drafter, source, settings(drafts=3))
+    drafts = drafts_of_search(drafter, source, settings(drafts=3))
     assert drafts == [[words for _, words in hypotheses] for hypotheses in ranked]
     assert all(len(set(map(tuple, own))) == 3 for own in drafts)
 
@@ -363,8 +363,8 @@ def test_drafts_with_a_language_model_are_the_best_outputs_of_the_drafters_beam(
     alone = registry.searches()[beam].settings(beam=5, **WITH_LM)
     expected = [[words for _, words in ranked[:drafts]] for ranked in searched(networks, source, alone).ranked()]
     chosen = settings(drafts=drafts, draft_beam=5, **WITH_LM)
-    assert made_drafts(network, source, chosen, language_model) == expected
-    assert made_drafts(network, source, settings(drafts=drafts)) != expected
+    assert drafts_of_search(network, source, chosen, language_model) == expected
+    assert drafts_of_search(network, source, settings(drafts=drafts)) != expected
 
 
 @pytest.mark.parametrize("drafter", ["ctc", "graph"])
@@ -378,7 +378,7 @@ def test_drafts_with_a_language_model_leave_the_output_that_of_greedy_search(mod
 def test_the_named_search_makes_the_drafts(name, fields):
     source, drafter = pairs(LENGTHS, [1] * len(LENGTHS)).source, cmlm(13, V + 1)
     outputs = searched({MODEL: drafter}, source, registry.searches()[name].settings(**fields)).tokens
-    assert made_drafts(drafter, source, settings(draft_search=name)) == [[words] for words in outputs]
+    assert drafts_of_search(drafter, source, settings(draft_search=name)) == [[words] for words in outputs]
 
 
 def test_the_search_of_the_drafter_is_that_of_its_family(monkeypatch):
