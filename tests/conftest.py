@@ -39,12 +39,12 @@ DRY_RUNS.unchanged.add(PROJECT)
 WRITING = """
 import workflow_src.records.documents
 
-class Written(workflow_src.records.documents.Document):
+class Written(workflow_src.records.documents.JobDocument):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.write()
 
-workflow_src.records.documents.Document = Written
+workflow_src.records.documents.JobDocument = Written
 
 include: {snakefile!r}
 """

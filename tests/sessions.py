@@ -8,7 +8,7 @@ from torch import nn
 
 from workflow_src.decoding.search import own_networks
 from workflow_src.engines.choose import FAST, open_session
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.registry import engines
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses, Networks
@@ -16,7 +16,7 @@ from workflow_src.types import Hypotheses, Networks
 
 def opened(models: Mapping[str, nn.Module], mode: str = FAST, device: str = "cpu") -> Session:
     """ONNX Runtime, opened for networks by family."""
-    return open_session(engines()["onnxruntime"], System(device, mode, 1, models))
+    return open_session(engines()["onnxruntime"], SessionConfig(device, mode, 1, models))
 
 
 def request(

@@ -13,7 +13,7 @@ from typing import Any, get_origin
 import pydantic
 
 from workflow_src import jobs
-from workflow_src.records.documents import Document
+from workflow_src.records.documents import JobDocument
 
 
 def content_of(kind: type[jobs.JobInputs], words: Sequence[str]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def inputs_of(kind: type[jobs.JobInputs], words: Sequence[str]) -> Any:
 
 def document_of(kind: type[jobs.JobInputs], words: Sequence[str], folder: Path) -> Path:
     """A document with the words in a folder."""
-    document = Document(folder, content_of(kind, words))
+    document = JobDocument(folder, content_of(kind, words))
     document.write()
     return document.path
 

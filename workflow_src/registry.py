@@ -63,7 +63,7 @@ MODULES = {"filter": "data/filters"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded:
+class LoadedPlugin:
     """A plug-in with the module that declares it and the digest of the files of its package."""
 
     plugin: Plugin
@@ -120,8 +120,8 @@ class Members:
     analyses: Mapping[str, Analysis]
     filters: Mapping[str, Filter]
     generators: Mapping[str, Generator]
-    plugins: tuple[Loaded, ...]
-    owners: Mapping[tuple[str, str], Loaded]
+    plugins: tuple[LoadedPlugin, ...]
+    owners: Mapping[tuple[str, str], LoadedPlugin]
 
     @functools.cached_property
     def search_by_settings(self) -> Mapping[type[SearchSettings], Search]:
@@ -136,12 +136,12 @@ def members() -> Members:
     own = [(kind, member) for kind, folder in FOLDERS.items() for member in _declared(folder, "*/__init__.py", kind)]
     own += [(kind, member) for kind, folder in MODULES.items() for member in _declared(folder, "[!_]*.py", kind)]
     own += [("engine", engine) for engine in importlib.import_module("workflow_src.engines").ENGINES]
-    declared: list[tuple[str, Any, Loaded | None]] = [(kind, member, None) for kind, member in own]
+    declared: list[tuple[str, Any, LoadedPlugin | None]] = [(kind, member, None) for kind, member in own]
     for loaded in plugins:
         for kind, field in KINDS.items():
             declared += [(kind, member, loaded) for member in getattr(loaded.plugin, field)]
     by_kind: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    owners: dict[tuple[str, str], Loaded] = {}
+    owners: dict[tuple[str, str], LoadedPlugin] = {}
     for kind, member, owner in declared:
         where = f'{kind} "{member.name}"'
         if member.name in by_kind[kind]:
@@ -218,7 +218,7 @@ def generators() -> Mapping[str, Generator]:
     return members().generators
 
 
-def plugins() -> tuple[Loaded, ...]:
+def plugins() -> tuple[LoadedPlugin, ...]:
     return members().plugins
 
 
@@ -289,7 +289,7 @@ def _check_module(search: Search) -> None:
             raise DeclarationError(f'search "{search.name}"', problem, f"inherit from the class that `{trait}` names")
 
 
-def _owner(loaded: Loaded | None) -> str:
+def _owner(loaded: LoadedPlugin | None) -> str:
     return f"plug-in {loaded.plugin.name}" if loaded else "Continuum itself"
 
 
@@ -308,12 +308,12 @@ def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
     return sorted(declared, key=lambda member: getattr(member, "order", 0))
 
 
-def _plugins() -> tuple[Loaded, ...]:
+def _plugins() -> tuple[LoadedPlugin, ...]:
     points = {point.module: point for point in importlib.metadata.entry_points(group=GROUP)}
     return tuple(_plugin(module) for module in dict.fromkeys([*points, *used_modules()]))
 
 
-def _plugin(name: str) -> Loaded:
+def _plugin(name: str) -> LoadedPlugin:
     # Jobs are started with PYTHONSAFEPATH, so that no module of the working directory hides another: it comes last.
     working_directory = os.getcwd()
     places = os.environ.get(PLACES, working_directory).split(os.pathsep)
@@ -340,7 +340,7 @@ def _plugin(name: str) -> Loaded:
     if not isinstance(plugin, Plugin):
         raise DeclarationError(where, "has no PLUGIN of type workflow_src.spec.Plugin", "add it")
     assert module.__file__, "a module with an object has a file"
-    return Loaded(plugin, name, digest(Path(module.__file__)))
+    return LoadedPlugin(plugin, name, digest(Path(module.__file__)))
 
 
 def digest(init: Path) -> str:

@@ -37,7 +37,7 @@ from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.engines.choose import open_session
 from workflow_src.engines.ctranslate2 import CTranslate2Session
 from workflow_src.engines.ctranslate2_spec import write_model
-from workflow_src.engines.session import Request, System
+from workflow_src.engines.session import Request, SessionConfig
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
 from workflow_src.registry import engines, families, search_of, searches
@@ -174,8 +174,8 @@ def calls_of(row: Row, options: argparse.Namespace, batch: int) -> Iterator[tupl
     declared = engines()["cuda_graphs" if device.type == "cuda" else "onnxruntime"]
     if declared.serves(families()[row.family], search_of(settings), settings) is None:
         for kind in declared.compute_types if device.type == "cpu" else [options.precision]:
-            system = System(str(device), declared.modes[kind], torch.get_num_threads(), models)
-            engine = open_session(declared, system)
+            config = SessionConfig(str(device), declared.modes[kind], torch.get_num_threads(), models)
+            engine = open_session(declared, config)
             request = Request(settings, own_networks(models, settings))
             engine.prepare(request, batch == 1)
             call = functools.partial(engine.search, sources, request)

@@ -16,7 +16,7 @@ from stage_server import python_module
 
 from workflow_src import jobs
 from workflow_src.errors import ArtifactError, ConfigError
-from workflow_src.records.documents import Document
+from workflow_src.records.documents import JobDocument
 from workflow_src.records.provenance import commit, provenance
 from workflow_src.runtime import console
 from workflow_src.spec import Frozen
@@ -47,7 +47,7 @@ def document(tmp_path):
     """Write a document; returns its path."""
 
     def write(content=CONTENT) -> Path:
-        written = Document(tmp_path / "jobs", content)
+        written = JobDocument(tmp_path / "jobs", content)
         written.write()
         return written.path
 

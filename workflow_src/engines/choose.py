@@ -8,7 +8,7 @@ import platform
 from collections.abc import Sequence
 
 from workflow_src import registry
-from workflow_src.engines.session import Session, System
+from workflow_src.engines.session import Session, SessionConfig
 from workflow_src.errors import ConfigError
 from workflow_src.runtime.device import cpu_flags
 from workflow_src.spec import Engine, Family, SearchSettings
@@ -78,9 +78,9 @@ def why_not(declared: Engine, family: Family, settings: SearchSettings) -> str |
     return reason.partition(";")[0] if reason else None
 
 
-def open_session(declared: Engine, system: System) -> Session:
+def open_session(declared: Engine, config: SessionConfig) -> Session:
     """The engine, opened for a system."""
-    return registry.import_object(declared.open)(system)
+    return registry.import_object(declared.open)(config)
 
 
 @functools.cache

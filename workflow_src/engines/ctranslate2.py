@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_src.engines.ctranslate2_spec import library, write_model
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import forks
 from workflow_src.runtime.device import check_device
@@ -201,16 +201,16 @@ def _scores(result: Any) -> list[float]:
     return result.scores or [0.0] * len(result.hypotheses)
 
 
-def open_distilling(system: System) -> CTranslate2Session:
+def open_distilling(config: SessionConfig) -> CTranslate2Session:
     """A session in float32 of the one network of a system, for much text. No folder of it is kept.
 
     Where the length limit cuts a hypothesis (`Hypotheses.cut`), the library stops and our own search goes on: the two
     may differ there.
     """
-    (network,) = system.networks.values()
-    assert system.subwords is not None, "systems of bundles have subwords"
-    names = system.subwords.names()
+    (network,) = config.networks.values()
+    assert config.subwords is not None, "systems of bundles have subwords"
+    names = config.subwords.names()
     # The library holds the model in memory once it is loaded; the folder is only how it gets there.
     with tempfile.TemporaryDirectory() as folder:
         write_model(network, names, folder)
-        return CTranslate2Session(folder, names, max_positions(network), device=system.device, threads=system.threads)
+        return CTranslate2Session(folder, names, max_positions(network), device=config.device, threads=config.threads)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from workflow_src.data.lines import read_lines
 from workflow_src.engines.ctranslate2 import COMPUTE_TYPES, Affixes, CTranslate2Session, device_and_index
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ArtifactError, ConfigError, readable
 from workflow_src.families.ctranslate2 import (
     ENDINGS,
@@ -135,11 +135,11 @@ class ImportedModel(nn.Module):
     """A model that translates and scores in ids of `subwords`. It also reads sources as `Subwords` does, in subwords of
     its own."""
 
-    def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
+    def __init__(self, library: CTranslate2Session, pieces: Pieces, config: SessionConfig):
         super().__init__()
-        assert system.subwords and system.source and system.target, "folders have subwords and normalisers"
-        self.library, self.pieces, self.subwords = library, pieces, system.subwords
-        self.source, self.target = system.source, system.target
+        assert config.subwords and config.source and config.target, "folders have subwords and normalisers"
+        self.library, self.pieces, self.subwords = library, pieces, config.subwords
+        self.source, self.target = config.source, config.target
         # Its positions hold subwords of its own: `longest_source` counts them.
         self.config = types.SimpleNamespace(max_positions=2**31)
 
@@ -232,38 +232,38 @@ class ImportedSession(Session):
 
     network: ImportedModel
 
-    def __init__(self, library: CTranslate2Session, pieces: Pieces, system: System):
+    def __init__(self, library: CTranslate2Session, pieces: Pieces, config: SessionConfig):
         super().__init__()
         self.device, self.precision = library.device, library.precision
         self.concurrent_batches = library.concurrent_batches
-        self.network = ImportedModel(library, pieces, system)
+        self.network = ImportedModel(library, pieces, config)
 
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
         return self.network.search(sources, request)
 
 
-def open_folder(system: System) -> Session:
+def open_folder(config: SessionConfig) -> Session:
     """A folder of the rule export_ctranslate2 or import_model, in the precision float32, int8, float16, or auto:
     float32 on CPUs, float16 on GPUs.
 
     Raises ArtifactError where the folder cannot be loaded, InputError where the library is not installed or cannot
     compute in this precision here.
     """
-    assert system.folder is not None and system.subwords is not None, "engines with folders are opened with them"
-    kind, _ = device_and_index(system.device)
-    imported = isinstance(system.settings, CTranslate2Config)
-    precision = system.mode
+    assert config.folder is not None and config.subwords is not None, "engines with folders are opened with them"
+    kind, _ = device_and_index(config.device)
+    imported = isinstance(config.settings, CTranslate2Config)
+    precision = config.mode
     # A model that only ranks outputs is opened as our own networks are, in the precision of the machine.
     if precision == "auto" or (imported and precision not in COMPUTE_TYPES):
         precision = "float16" if kind == "cuda" and precision == "auto" else "float32"
-    pieces = Pieces(system.folder, system.settings) if imported else None
+    pieces = Pieces(config.folder, config.settings) if imported else None
     library = CTranslate2Session(
-        system.folder,
-        pieces.names if pieces else system.subwords.names(),
-        system.settings.max_positions,
-        system.device,
+        config.folder,
+        pieces.names if pieces else config.subwords.names(),
+        config.settings.max_positions,
+        config.device,
         precision,
-        system.threads,
+        config.threads,
         affixes=pieces.affixes if pieces else None,
     )
-    return ImportedSession(library, pieces, system) if pieces else library
+    return ImportedSession(library, pieces, config) if pieces else library

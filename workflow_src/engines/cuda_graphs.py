@@ -21,7 +21,7 @@ from workflow_src.decoding.steps import StepSearch
 from workflow_src.engines.captured_blocks import CapturedBlocks
 from workflow_src.engines.captured_steps import CapturedSteps
 from workflow_src.engines.programs import Program, bucket, filled, rows
-from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, System
+from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, SessionConfig
 from workflow_src.nn.layers import check_length
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
@@ -150,5 +150,5 @@ class CapturedSearches(Session):
         self._blocks.drop_others(graphs)
 
 
-def open_networks(system: System) -> CapturedSearches:
-    return CapturedSearches(system.networks, torch.device(system.device))
+def open_networks(config: SessionConfig) -> CapturedSearches:
+    return CapturedSearches(config.networks, torch.device(config.device))

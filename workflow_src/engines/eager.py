@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from workflow_src.data.batching import pad
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.types import Hypotheses
 
 
@@ -23,5 +23,5 @@ class EagerSession(Session):
         return self.opened(request).translate(source, trace=request.trace)
 
 
-def open_networks(system: System) -> EagerSession:
-    return EagerSession(system.device)
+def open_networks(config: SessionConfig) -> EagerSession:
+    return EagerSession(config.device)

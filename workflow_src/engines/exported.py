@@ -24,7 +24,7 @@ from workflow_src.decoding.search import SearchModule, graph_key, open_search, o
 from workflow_src.engines.choose import FAST_INT8
 from workflow_src.engines.exports import EXPORTS
 from workflow_src.engines.graph_folder import GraphFolder, cache_folder, digest, run
-from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, System
+from workflow_src.engines.session import KEPT_SEARCHES, Request, Session, SessionConfig
 from workflow_src.nn.models import rows_of
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
@@ -280,5 +280,5 @@ class ExportedDecoder:
         self.source_keys_values = self.source_keys_values.index_select(2, sentences)
 
 
-def open_networks(system: System) -> ExportedGraphs:
-    return ExportedGraphs(system.networks, system.threads, system.mode == FAST_INT8)
+def open_networks(config: SessionConfig) -> ExportedGraphs:
+    return ExportedGraphs(config.networks, config.threads, config.mode == FAST_INT8)

@@ -74,8 +74,8 @@ class Request:
 
 
 @dataclasses.dataclass(frozen=True)
-class System:
-    """A system to open: its `networks` by family, or the `folder` of an engine with files of its own.
+class SessionConfig:
+    """The system that an engine opens: its `networks` by family, or the `folder` of an engine with files of its own.
 
     `mode` is that of the engine (`Engine.modes`), or the precision for a folder. A folder has the `settings` of its
     network, subwords, and the normalisers of both sides.

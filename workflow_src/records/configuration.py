@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json
 from workflow_src.records.dates import contents
-from workflow_src.records.documents import Document, read_document
+from workflow_src.records.documents import JobDocument, read_document
 
 # The environment variable with the paths of the configuration files, which the workflow sets.
 FILES = "CONTINUUM_CONFIGURATION"
@@ -22,7 +22,7 @@ BEGUN = "CONTINUUM_BEGUN"
 
 def keep_configuration(experiment: str, content: dict[str, Any]) -> None:
     """Write the configuration of a run that begins, for its jobs on other machines."""
-    document = Document("work/jobs/configuration", content)
+    document = JobDocument("work/jobs/configuration", content)
     document.write()
     os.environ[BEGUN] = json.dumps(_begun() | {experiment: str(document.path)})
 

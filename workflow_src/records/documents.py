@@ -11,7 +11,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import atomic, canonical, fingerprint, read_json
 
 
-class Document:
+class JobDocument:
     """A JSON object in a file that is named by the digest of its content, so that a written one never changes.
 
     A job's document has its settings and files by the names of its stage's inputs, and is the same for jobs of equal
@@ -33,7 +33,7 @@ class Document:
 
 
 def read_document(path: str | Path) -> dict[str, Any]:
-    """The content of a `Document`. Raises ArtifactError for a file that is none."""
+    """The content of a `JobDocument`. Raises ArtifactError for a file that is none."""
     content = read_json(path)
     if not isinstance(content, dict):
         raise ArtifactError(path, "is no JSON object of inputs", "start Snakemake again, which writes it")

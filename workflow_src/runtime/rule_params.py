@@ -17,7 +17,7 @@ from workflow_src.config.plan import Plan
 from workflow_src.config.plan.analyses import PlannedAnalysis
 from workflow_src.config.plan.inputs import ROLE
 from workflow_src.config.roles import roles
-from workflow_src.records.documents import Document
+from workflow_src.records.documents import JobDocument
 from workflow_src.spec import BASE
 
 JOBS = "work/jobs"
@@ -61,7 +61,7 @@ class RuleParams:
     def __init__(self, plan: Plan, runs_jobs: Callable[[], bool]):
         self.plan, self.runs_jobs = plan, runs_jobs
         # The settings of the machine for all jobs: no job's document has them, and nothing reruns when they change.
-        self.run_document = Document(f"{JOBS}/run", plan.run_settings())
+        self.run_document = JobDocument(f"{JOBS}/run", plan.run_settings())
         # Compared with what a finished job had; the defaults say what a change is from.
         self.compared, self.defaults = plan.compared(), plan.defaults()
 
@@ -92,7 +92,7 @@ class RuleParams:
             for option, value in options.items():
                 values[option] = attrgetter(value)(job) if isinstance(value, str) else value(job)
             values = {option: value for option, value in values.items() if value or value == 0}
-            document = Document(
+            document = JobDocument(
                 f"{JOBS}/{name}", {"settings": json.loads(settings(self.plan, *arguments(wildcards)))} | values
             )
             if self.runs_jobs():

@@ -17,7 +17,7 @@ from workflow_src.config.recipe import READS_TEXT
 from workflow_src.config.roles import decoded, fill, needs, of_the_family
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.choose import open_session
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.families.build import build
 from workflow_src.nn.layers import narrow_stacks
@@ -265,5 +265,5 @@ def open_engine_folder(
     set_threads(threads)
     subwords = bundle.read_subwords(folder, description)
     source, target = normalisers(description, subwords)
-    system = System(device, precision, threads, {}, folder, settings, subwords, source, target)
-    return subwords, open_session(registry.engines()[description.engine], system)
+    config = SessionConfig(device, precision, threads, {}, folder, settings, subwords, source, target)
+    return subwords, open_session(registry.engines()[description.engine], config)

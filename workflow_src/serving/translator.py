@@ -21,7 +21,7 @@ from workflow_src.config.experiment import Removal
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
 from workflow_src.engines.choose import AUTO, EAGER, choose, open_session
-from workflow_src.engines.session import Request, Session, System
+from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.runtime import forks
 from workflow_src.runtime.device import Runtime, set_threads
@@ -79,7 +79,7 @@ class Translator:
         self.engine, declared = EAGER, registry.default_engine()
         if description.engine is not None:
             declared = registry.engines()[description.engine]
-        own = System(str(runtime.device), EAGER, torch.get_num_threads())
+        own = SessionConfig(str(runtime.device), EAGER, torch.get_num_threads())
         # Without a session, our own code computes.
         eager = open_session(registry.default_engine(), own)
         self._selected = SelectedEngine(declared, self._bundle.family, session or eager, eager)
@@ -137,7 +137,7 @@ class Translator:
         if self.engine != EAGER:
             # Networks that only fill roles are arguments of a search, and may be of the same families.
             networks = {own_family.name: self.models[name] for name, own_family in self._bundle.own}
-            session = open_session(declared, System(self.device, self.engine, torch.get_num_threads(), networks))
+            session = open_session(declared, SessionConfig(self.device, self.engine, torch.get_num_threads(), networks))
         self._selected = SelectedEngine(declared, family, session, eager, automatic=engine == AUTO)
         return self
 

@@ -292,7 +292,7 @@ class Engine:
     modes           names for `Translator.load(engine=…)` by compute type, where that opens it
     exports         the folder beside a bundle that it reads; the rule export_EXPORTS makes it. None: it reads bundles
     export          (network, subwords, folder to write into) -> an `Export`; for engines that export
-    open            (`engines.session.System`) -> an `engines.session.Session`
+    open            (`engines.session.SessionConfig`) -> an `engines.session.Session`
     distil          the same for one network and much text; for engines that distil it. Sentences of which the length
                     limit cut a hypothesis are translated once more by our own code
     """

@@ -147,12 +147,12 @@ def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords
     """
     from workflow_src.decoding.batches import search_rows
     from workflow_src.engines.choose import open_session
-    from workflow_src.engines.session import Request, System
+    from workflow_src.engines.session import Request, SessionConfig
 
     mode, declared, distils = _chosen(inputs, family, runtime)
-    system = System(str(runtime.device), mode, inputs.machine.threads, {family.name: model}, subwords=subwords)
-    session = import_object(declared.distil)(system) if distils and declared.distil else open_session(declared, system)
-    eager = open_session(default_engine(), system)
+    config = SessionConfig(str(runtime.device), mode, inputs.machine.threads, {family.name: model}, subwords=subwords)
+    session = import_object(declared.distil)(config) if distils and declared.distil else open_session(declared, config)
+    eager = open_session(default_engine(), config)
     if declared is not default_engine():
         log.info("translating with %s, %s", declared.title, mode)
     batch = inputs.settings.batch

@@ -43,7 +43,7 @@ Folders = dict[str, dict[str, Path]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Protocol:
+class TimingProtocol:
     """A device and a number of threads for timing; `problem`: why it cannot be used here, if so."""
 
     name: str
@@ -111,7 +111,7 @@ def gpu(requested: str) -> str | None:
     return "cuda" if requested == "auto" else requested
 
 
-def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[Protocol]:
+def protocols(requested: Sequence[str], device: str | None, threads: int) -> list[TimingProtocol]:
     """The protocols to measure under; the GPU `device` comes first. One that is requested and not there is not usable.
 
     With one thread, `cpu-all-threads` would measure what `cpu-1-thread` does, and is not usable beside it.
@@ -121,8 +121,10 @@ def protocols(requested: Sequence[str], device: str | None, threads: int) -> lis
         if name != "gpu":
             twice = name == "cpu-all-threads" and threads == 1 and "cpu-1-thread" in requested
             used = 1 if name == "cpu-1-thread" else threads
-            on_cpu.append(Protocol(name, "cpu", used, ONE_THREAD if twice else ""))
-    on_gpu = [Protocol("gpu", device or "cuda", 1, "" if device else NO_GPU)] if device or "gpu" in requested else []
+            on_cpu.append(TimingProtocol(name, "cpu", used, ONE_THREAD if twice else ""))
+    on_gpu = []
+    if device or "gpu" in requested:
+        on_gpu.append(TimingProtocol("gpu", device or "cuda", 1, "" if device else NO_GPU))
     return on_gpu + on_cpu
 
 
@@ -132,7 +134,7 @@ def runs_on(row: Decode, device: str) -> bool:
     return device_type in engines()[row.engine].devices and not (device_type == "cpu" and row.compute_type == "float16")
 
 
-def orders(rows: Sequence[Decode], folders: Folders, protocol: Protocol, precision: str) -> dict[str, Order]:
+def orders(rows: Sequence[Decode], folders: Folders, protocol: TimingProtocol, precision: str) -> dict[str, Order]:
     """Folders and settings for the process of each engine, by engine."""
     by_engine: dict[str, Order] = {}
     for row in rows:
@@ -230,7 +232,7 @@ def lengths_of(
 
 
 def measure(
-    protocol: Protocol,
+    protocol: TimingProtocol,
     rows: Sequence[Decode],
     speed: SpeedConfig,
     lines: list[str],
@@ -240,7 +242,7 @@ def measure(
 ) -> Measurement:
     """All figures under one protocol, its conditions, and the rows that could not be timed, with the reasons."""
     rows = [row for row in rows if runs_on(row, protocol.device)]
-    measured = timing.Measured({}, [], 0)
+    timings = timing.Timings({}, [], 0)
     lengths: list[int] = []
     device_infos: dict[str, DeviceInfo] = {}
     with contextlib.ExitStack() as stack:
@@ -254,8 +256,8 @@ def measure(
             usable_rows = [row for row in rows if row.engine_word in timers]
             lengths = lengths_of(lines, timers, usable_rows, reference)
             report = functools.partial(log.info, "%s: %s", protocol.name)
-            measured = timing.measure(timers, usable_rows, lines, speed, report)
-        measured.failures |= {row.key: failures[row.engine_word] for row in rows if row.engine_word in failures}
+            timings = timing.measure(timers, usable_rows, lines, speed, report)
+        timings.failures |= {row.key: failures[row.engine_word] for row in rows if row.engine_word in failures}
     absent = DeviceInfo(protocol.device.split(":")[0], None, precision)
     device_info = device_infos.get(OWN) or next(iter(device_infos.values()), absent)
     conditions = {
@@ -268,7 +270,7 @@ def measure(
         "engines": {engine: answer.precision for engine, answer in device_infos.items()},
         "disturbed_above_cores": timing.DISTURBED_SHARE,
     }
-    return summary.measurement(rows, measured, conditions, reference, lengths, operations(rows, folders[OWN]))
+    return summary.measurement(rows, timings, conditions, reference, lengths, operations(rows, folders[OWN]))
 
 
 def run(inputs: Inputs) -> str:

@@ -51,7 +51,7 @@ class Validation:
     fault: Callable[[Mapping[str, float]], str | None] | None = None
 
 
-class CorpusSummary(Lenient):
+class CorpusNormalisation(Lenient):
     """`corpus.json`, as far as a training reads it: how the text was normalised, and the code of its source."""
 
     normalisation: NormalisationConfig
@@ -173,7 +173,7 @@ def open_dev(
         raise ArtifactError(
             reference, f"has {len(references)} lines, {corpus.prefix} has {len(corpus)} pairs", "encode again"
         )
-    summary = read_file(CorpusSummary, corpus_summary)
+    summary = read_file(CorpusNormalisation, corpus_summary)
     normaliser = Normaliser(summary.normalisation, language=reference.suffix.removeprefix("."))
     count = min(sentences or len(references), len(references))
     if reversed:

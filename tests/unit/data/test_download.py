@@ -17,7 +17,7 @@ from stage_server import python_module
 from workflow_src.config.datasets import RemoteFile
 from workflow_src.data.download import Files, Patience, changed_sum, places
 from workflow_src.errors import ArtifactError
-from workflow_src.records.documents import Document
+from workflow_src.records.documents import JobDocument
 
 CONTENT = b"one line\n" * 5000
 SUM = hashlib.sha256(CONTENT).hexdigest()
@@ -223,7 +223,7 @@ def test_a_killed_download_leaves_nothing_that_is_taken_for_whole(tmp_path, serv
         "summary": str(tmp_path / "raw/raw.json"),
         "downloads": str(tmp_path / "downloads"),
     }
-    document = Document(tmp_path.parent / f"{tmp_path.name}-jobs", content)
+    document = JobDocument(tmp_path.parent / f"{tmp_path.name}-jobs", content)
     document.write()
     command = python_module("workflow_src.stages.download", "--job", str(document.path))
     stage = {"cwd": Path(__file__).resolve().parents[3], "stderr": subprocess.PIPE, "text": True}

@@ -9,7 +9,7 @@ import torch
 
 from workflow_src.records import provenance as module
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import Loaded
+from workflow_src.registry import LoadedPlugin
 from workflow_src.spec import Plugin
 
 
@@ -29,7 +29,7 @@ def test_the_code_of_plug_ins_is_part_of_the_code(monkeypatch):
     alone = module.code_digest()
     digests = []
     for digest in ("a", "b"):
-        loaded = Loaded(Plugin("other", "1.2"), "other_package", digest)
+        loaded = LoadedPlugin(Plugin("other", "1.2"), "other_package", digest)
         monkeypatch.setattr(module, "plugins", lambda loaded=loaded: (loaded,))
         digests.append(module.code_digest())
     assert len({alone, *digests}) == 3

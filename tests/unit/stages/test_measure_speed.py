@@ -378,7 +378,7 @@ def test_what_only_ranks_is_opened_by_our_own_engine(tiny_bundles):
     row = {"system": "a", "name": "ranked", "search": "latent-search", "steps": 0, "rescorer": "teacher"}
     row |= {"engine": "onnxruntime", "compute_type": "int8"}
     folders = {measure_speed.OWN: {"a": tiny_bundles["lvm"], "teacher": tiny_bundles["transformer"]}}
-    row, protocol = parse(Decode, row), measure_speed.Protocol("cpu-1-thread", "cpu", 1)
+    row, protocol = parse(Decode, row), measure_speed.TimingProtocol("cpu-1-thread", "cpu", 1)
     (order,) = measure_speed.orders([row], folders, protocol, "auto").values()
     assert order.in_roles == ("teacher",)
     timer, device = processes.make(order)

@@ -13,7 +13,7 @@ import fake_comet
 import pytest
 
 from workflow_src.records.atomic import read_json
-from workflow_src.records.documents import Document
+from workflow_src.records.documents import JobDocument
 from workflow_src.spec import sentence_key
 from workflow_src.stages import score_sentences
 
@@ -61,7 +61,7 @@ def test_figures_are_those_that_comet_computes_sentence_by_sentence(real, tmp_pa
     assert content["provenance"]["program"]["versions"]["unbabel-comet"] in content["signature"]
     # As under Conda, where the stage itself runs in COMET's environment; all figures are known.
     again = inputs.model_copy(update={"output": tmp_path / "again.json"}).model_dump(mode="json")
-    document = Document(tmp_path / "jobs", again)
+    document = JobDocument(tmp_path / "jobs", again)
     document.write()
     command = [str(PYTHON), "-m", "workflow_src.stages.score_sentences", "--job", str(document.path)]
     environment = os.environ | {"PYTHONPATH": str(SCRIPT.parents[1])}

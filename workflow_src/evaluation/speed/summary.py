@@ -21,7 +21,7 @@ from workflow_src.evaluation.speed.measured import (
     StepCosts,
     TimedRow,
 )
-from workflow_src.evaluation.speed.timing import Measured, series_value, step_series
+from workflow_src.evaluation.speed.timing import Timings, series_value, step_series
 from workflow_src.registry import families, searches
 from workflow_src.spec import VECTOR_FIELD
 
@@ -125,7 +125,7 @@ def _compared_steps() -> tuple[tuple[str, str], ...]:
 
 def measurement(
     rows: Sequence[Decode],
-    measured: Measured,
+    timings: Timings,
     conditions: Mapping[str, object],
     reference: Key | None = None,
     lengths: Sequence[int] = (),
@@ -135,10 +135,10 @@ def measurement(
 
     Speed-ups are over the `reference`; without it there are none.
     """
-    timed = [row for row in rows if row.key in measured.times]
+    timed = [row for row in rows if row.key in timings.times]
     baseline = next((row for row in timed if row.key == reference), None)
-    milliseconds = float(np.median(sentence_ms(measured.times[baseline.key].sentences))) if baseline else None
-    failed = [(row, measured.failures[row.key]) for row in rows if row.key in measured.failures]
+    milliseconds = float(np.median(sentence_ms(timings.times[baseline.key].sentences))) if baseline else None
+    failed = [(row, timings.failures[row.key]) for row in rows if row.key in timings.failures]
     protocol = {
         **conditions,
         "not_timed": [
@@ -146,14 +146,14 @@ def measurement(
             for row, error in failed
         ],
         "baseline": baseline and Reference(system=baseline.system, name=baseline.name),
-        "other_load_cores": measured.load,
-        "redone_rounds": measured.redone,
+        "other_load_cores": timings.load,
+        "redone_rounds": timings.redone,
     }
-    failure = str(measured.steps_failure) if measured.steps_failure else None
+    failure = str(timings.steps_failure) if timings.steps_failure else None
     return Measurement.model_validate(
         {
-            "rows": [timed_row(row, measured.times[row.key], milliseconds, lengths) for row in timed],
+            "rows": [timed_row(row, timings.times[row.key], milliseconds, lengths) for row in timed],
             "protocol": protocol,
-            "step_costs": step_costs(timed, measured.alternating, operations, failure),
+            "step_costs": step_costs(timed, timings.alternating, operations, failure),
         }
     )

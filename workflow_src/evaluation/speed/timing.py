@@ -34,7 +34,7 @@ TRIED = 4
 
 
 @dataclasses.dataclass
-class Measured:
+class Timings:
     """Times by row key, the load of other processes in cores in each round, and the number of redone rounds.
 
     `failures` has the errors of rows that could not be timed and are not in `times`.
@@ -157,7 +157,7 @@ def measure(
     lines: list[str],
     speed: SpeedConfig,
     report: Callable[[str], None] = lambda _: None,
-) -> Measured:
+) -> Timings:
     """Time all `rows` on the same `lines`, `speed.repeats` rounds, alternating between rows.
 
     A disturbed round is redone up to REDOS times and its quietest try is kept; after a round that stayed disturbed,
@@ -167,9 +167,9 @@ def measure(
     """
     attempts = Attempts(timers)
     tries = _tried(attempts, rows, lines, speed)
-    measured = Measured({key: RowTimes() for key in tries}, [], 0, attempts.failures)
+    timings = Timings({key: RowTimes() for key in tries}, [], 0, attempts.failures)
     if not tries:
-        return measured
+        return timings
     stepped = _stepped(attempts.left(rows))
     seconds = expected_seconds(tries, stepped, len(lines), speed)
     size = f"{len(tries)} rows, {len(lines)} sentences, {speed.repeats} rounds"
@@ -180,30 +180,30 @@ def measure(
         rows = attempts.left(rows)
         tries_of_round = [_round(attempts, rows, lines, speed, number)]
         while tries_of_round[-1][1] > DISTURBED_SHARE and len(tries_of_round) <= REDOS and not persistent:
-            measured.redone += 1
+            timings.redone += 1
             tries_of_round.append(_round(attempts, rows, lines, speed, number))
         times, load = min(tries_of_round, key=lambda round_times: round_times[1])
         persistent = persistent or load > DISTURBED_SHARE
-        measured.load.append(load)
+        timings.load.append(load)
         for key, row_times in times.items():
-            measured.times[key].add(row_times)
-        tried = number + 1 + measured.redone
+            timings.times[key].add(row_times)
+        tried = number + 1 + timings.redone
         seconds_left = (time.perf_counter() - began) / tried * (speed.repeats - number - 1)
         report(
             f"round {number + 1} of {speed.repeats}: other load {load:.2f} cores, {len(tries_of_round) - 1} redone, "
             f"{_in_words(seconds_left)} of rounds left"
         )
     rows = attempts.left(rows)
-    measured.times = {row.key: measured.times[row.key] for row in rows}
+    timings.times = {row.key: timings.times[row.key] for row in rows}
     if stepped := _stepped(rows):
         with OtherLoad() as other_load:
             try:
-                measured.alternating = attempts.time_alternating(stepped, lines, speed.repeats)
+                timings.alternating = attempts.time_alternating(stepped, lines, speed.repeats)
             except TimingFailed as failure:
                 log.warning("the cost of a step is not measured: %s\n%s", failure, failure.trace)
-                measured.steps_failure = failure
+                timings.steps_failure = failure
         report(f"steps, rows in turns: other load {other_load.cores:.2f} cores")
-    return measured
+    return timings
 
 
 def _stepped(rows: list[Decode]) -> list[Decode]:
