@@ -76,7 +76,7 @@ def _differences(name: str, old: Any, new: Any, defaults: Any = ABSENT) -> Itera
             missing = {} if isinstance(default, dict) else default
             path = f"{name}.{key}" if name else key
             changed = list(_differences(path, old.get(key, missing), new.get(key, missing), default))
-            # It was not written, so that it had another value than this one, even where that is not known.
+            # A key that was not written had another value than now, even where that value is not known.
             if not changed and (key in old) != (key in new):
                 changed = [Change(path, *(_shortened(side.get(key, ABSENT)) for side in (old, new)))]
             yield from changed

@@ -84,7 +84,7 @@ def durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
             with open(job.benchmark, encoding="utf-8", newline="") as file:
                 for row in csv.DictReader(file, delimiter="\t"):
                     with contextlib.suppress(KeyError, TypeError, ValueError):
-                        # Of a short job, the time of its cores is not measured: "NA".
+                        # Snakemake does not measure the time of the cores of a short job: "NA".
                         cores = row["s"] if row["cpu_time"] == "NA" else row["cpu_time"]
                         longest[_alike(job)] = max(
                             longest.get(_alike(job), (0.0, 0.0)), (float(row["s"]), float(cores))

@@ -82,7 +82,7 @@ class Node:
     costs: list[Cost] = dataclasses.field(default_factory=list)
     # Megabytes that the largest job asks for.
     memory: int = 0
-    # Of a training: trained parameters, and updates of a job.
+    # Trained parameters, and updates of a job, of a training.
     parameters: int | None = None
     updates: int | None = None
 

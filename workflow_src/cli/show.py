@@ -39,7 +39,7 @@ def as_table(overview: Overview) -> rich.table.Table:
     table.add_column("system", no_wrap=True)
     columns = cost_columns(overview) if overview.everything else plan_columns(overview)
     for head, footer, _ in columns:
-        # So that 80 columns are enough, reasons alone are wrapped.
+        # Reasons alone are wrapped, so that 80 columns are enough.
         style: dict[str, Any] = {"overflow": "fold"} if head == "why" else {"justify": "right", "no_wrap": True}
         table.add_column(head, footer, **style)
     for node in overview.nodes.values():

@@ -59,7 +59,7 @@ class System(SystemFields):
     family: Annotated[InstanceOf[Family], PlainSerializer(attrgetter("name"), str)]
     preset: str = ""
     data: Data = {}
-    # Of the classes that the family declares.
+    # Settings of the classes that the family declares.
     model: Any
     objective: Any = None
     training: TrainingConfig = TrainingConfig(max_steps=0)

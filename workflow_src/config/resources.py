@@ -71,7 +71,7 @@ THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
 MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
-# Of its n-grams in a search, 1.1 for each subword of the text.
+# Bytes of counted n-grams in a search, for each subword of the text, which has 1.1 n-grams.
 LOADED_BYTES = 66
 # Wildcards that requests depend on.
 WILDCARDS = ("system", "teacher", "search", "text", "split", "shards")

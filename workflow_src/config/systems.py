@@ -270,8 +270,8 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         # Parts of other settings would be untrained.
         for setting in type(system.model).model_fields.keys() - {"dropout"}:
             _check_agree(system, started, setting)
-    # Of a Transformer that starts from one of another width almost no tensor would be copied. Other networks may share
-    # embeddings of one width and differ in dim.
+    # Transformers of different widths have almost no tensors of equal shape. Other networks may share embeddings of one
+    # width and differ in dim.
     elif started and all("heads" in type(model).model_fields for model in (system.model, started.model)):
         _check_agree(system, started, "dim")
 

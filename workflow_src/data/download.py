@@ -368,7 +368,7 @@ class Files:
             log.warning("%s: %s %s; downloading it again", name, own, wrong[-1].problem)
         elif wrong:
             # What is in a mirror is wanted from there: the network may not be allowed, or have the same wrong file.
-            # Of two files without a sum, a user says which is right.
+            # A user says which of two files without a sum is right.
             raise wrong[0]
         _download(name, file, own, self.patience)
         return own, file_digest(own, "sha256")

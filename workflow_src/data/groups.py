@@ -83,7 +83,7 @@ def groups_of(pairs: StoredRows) -> Groups:
     to: draws depend on the order of names. Memory for about 100 bytes a pair.
     """
     count = len(pairs)
-    # Of all first sentences, then of all second ones.
+    # Hashes of all first sentences, then of all second ones; and beginnings of the second ones.
     sentences, starts = np.empty((2, count), np.uint64), np.empty(count, f"S{START}")
     # Pairs with a sentence whose key is not its bare form, and the nodes of both keys.
     keyed = array.array("i")

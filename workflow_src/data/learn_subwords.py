@@ -178,7 +178,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: 
     # Sorted, so that ties cannot depend on the order of lines.
     counted = sorted((escape(word), count) for word, count in words.items())
     codes = io.StringIO(newline="\n")
-    # It reports progress on stderr, and fails where a text has no pair left to merge: the codes so far are right.
+    # `learn_bpe` reports progress on stderr, and fails where a text has no pair left: the codes so far are right.
     with contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(ValueError):
         learn_bpe((f"{word} {count}\n" for word, count in counted), codes, merges, is_dict=True)
     version, *learned = codes.getvalue().removesuffix("\n").split("\n")

@@ -6,7 +6,7 @@ import re
 
 # Letters and marks of languages that put no space between words (and of Korean), and signs that end an address.
 UNSPACED_LETTERS = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
-# Of unspaced letters, and of characters that stand for others in subword models (escapes.py, placeholders.py).
+# Unspaced letters, and characters that stand for others in subword models (escapes.py, placeholders.py).
 NEXT_WORD = rf"{UNSPACED_LETTERS}\uf8a0-\uf8bf"
 _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{NEXT_WORD}]"
 

@@ -49,7 +49,7 @@ class Counts:
         unplaced = np.arange(len(keys))
         while len(unplaced):
             free = unplaced[self._keys[slots[unplaced]] == 0]
-            # Of several keys that meet in a free slot one stays, the others go on.
+            # One of several keys that meet in a free slot stays, the others go on.
             self._keys[slots[free]] = keys[free]
             self._filled += int((self._keys[slots[free]] == keys[free]).sum())
             unplaced = unplaced[self._keys[slots[unplaced]] != keys[unplaced]]

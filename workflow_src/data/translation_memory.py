@@ -110,7 +110,7 @@ def _line(element: Any) -> int:
     line = element.sourceline
     if line < FIRST_LONG_LINE:
         return line
-    # Of an element so far down, the library knows the line where the first text in it ends.
+    # The library knows the line where the first text of an element so far down ends.
     return line - next(element.itertext(), "").count("\n")
 
 

@@ -284,7 +284,7 @@ def _opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile | tarfile.Ta
                 fix = f"write {name} alone if it is the text itself, else download or copy it again"
                 raise ArtifactError(name, "is no archive", fix) from None
             except (NotImplementedError, UnicodeDecodeError) as failure:
-                # Of a newer form of zip, or with names that are not in the encoding which they claim.
+                # The archive has a newer form of zip, or names that are not in the encoding which they claim.
                 raise ArtifactError(
                     name, f"cannot be read here ({failure})", "unpack it yourself and give the text"
                 ) from None

@@ -31,7 +31,7 @@ REFUSALS = 2
 
 # The drafts of a sentence: words without an end symbol.
 Drafts = Sequence[Sequence[int]]
-# Of each block: accepted words, the decoder's own word behind them, and the log-probabilities of both.
+# Result for each block: accepted words, the decoder's own word behind them, and the log-probabilities of both.
 Judged = tuple[Tensor, Tensor, Tensor, Tensor]
 
 

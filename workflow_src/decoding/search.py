@@ -42,7 +42,7 @@ class SearchModule(nn.Module):
 
     # Names of what `forward` returns.
     outputs: tuple[str, ...] = ("outputs", "scores")
-    # Of outputs, where an engine wants static shapes.
+    # Width of outputs, where an engine wants static shapes.
     static_width: Width | None = None
     # What a declaration may say.
     refines: bool = False

@@ -73,7 +73,7 @@ def by(mark: str) -> Callable[[str | None], str]:
 
 
 Rescorer = Annotated[str | None, Option(role=RESCORER, part=by("by"))]
-# Of searches over prefixes in which a language model scores words.
+# Setting of searches over prefixes in which a language model scores words.
 PrefixLanguageModel = Annotated[
     str | None,
     Field(None, description="the system whose probabilities of words are added; none: no language model"),
@@ -104,7 +104,7 @@ Ranker = Annotated[
     Rescorer,
     Field(None, description="the system that ranks the prefixes at the end; none: their own scores"),
 ]
-# Of paths through graphs.
+# Setting of searches for paths through graphs.
 MergeEqual = Annotated[
     bool,
     Field(False, description="equal neighbours in an output are merged into one subword"),

@@ -46,7 +46,7 @@ def choose(mode: str, device: str, precision: str, family: Family, search_names:
         reasons.append((not is_on_device, reason))
     if mode == AUTO:
         return EAGER, registry.default_engine()
-    # That of an engine for this device comes first.
+    # The reason of an engine for this device comes first.
     raise ConfigError("engine", mode, problem=min(reasons)[1], hint="use engine eager")
 
 

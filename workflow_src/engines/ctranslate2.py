@@ -102,7 +102,7 @@ class CTranslate2Session(Session):
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
-        # It waits for its threads also to be freed.
+        # Freeing a translator waits for its threads, which a forked process does not have.
         forks.keep(self._opened)
         self._opened = None
 

@@ -109,7 +109,7 @@ class CapturedSearches(Session):
             if width <= self._widths[key]:
                 return tensors[: len(outputs)]
             check_length(width, self.limit)
-            # It is not run again.
+            # The program of the smaller width is not run again.
             del self._programs[key]
             self._widths[key] = bucket(width, self.limit)
 

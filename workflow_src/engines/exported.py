@@ -115,7 +115,7 @@ class ExportedGraphs(Session):
         ids = np.array([[*sources[0], EOS]], dtype=np.int64) if alone else pad(sources, eos=True).numpy()
         outputs = run(session, {"source": ids}, f"search {search.declared.name}")
         if session.get_outputs()[0].name != search.outputs[0] and outputs[0].ndim == 3:
-            # Of a single sentence; `onnx_export.leave_maximum` has renamed it.
+            # The graph of single sentences returns logits; `onnx_export.leave_maximum` has renamed the output.
             outputs[0] = outputs[0].argmax(-1)
         return search.hypotheses(torch.from_numpy(ids), list(map(torch.from_numpy, outputs)))
 

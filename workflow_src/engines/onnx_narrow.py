@@ -30,7 +30,7 @@ def narrowed(model: onnx.ModelProto) -> onnx.ModelProto:
     level = log.level
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "narrow.onnx"
-        # It recommends, on the root logger, a preparation that this graph does not need.
+        # The quantiser recommends, on the root logger, a preparation that this graph does not need.
         log.setLevel(logging.ERROR)
         try:
             quantize_dynamic(

@@ -46,7 +46,7 @@ class Content(Record):
 
     analysis: str
     split: str
-    # Of analyses of the first sentences of a split; pairs with an empty side are skipped.
+    # Number of the first sentences of the split that were analysed; pairs with an empty side are skipped.
     sentences: int | None = None
 
     @property

@@ -11,7 +11,7 @@ from workflow_src.nn.widths import beside
 
 # Marks positions at which no symbol of the reference is shown.
 NOT_SHOWN = -1
-# Of the weights of source positions by their distance.
+# Temperature of the softmax over distances that weighs source positions.
 TEMPERATURE = 0.3
 
 

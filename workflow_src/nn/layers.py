@@ -182,7 +182,7 @@ class Memory:
     bias: Tensor | None
     tokens: Tensor
     embedded: Tensor
-    # Of outputs, for programs of static shapes.
+    # Width of outputs, for programs of static shapes.
     width: Width | None = dataclasses.field(default=None, kw_only=True)
     _kept: dict[tuple[nn.Module, bool], tuple[Tensor, Tensor]] = dataclasses.field(
         default_factory=dict, init=False, repr=False, compare=False

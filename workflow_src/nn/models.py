@@ -31,7 +31,7 @@ class Model(nn.Module):
     """A network that reads a source and puts out symbols of the target's vocabulary."""
 
     config: Any
-    # Of its family, set where it is built (`families/build.py`).
+    # Symbols of the family, set where the model is built (`families/build.py`).
     symbols: Symbols
     output_bias: nn.Parameter
 

@@ -15,8 +15,8 @@ from workflow_src.records.documents import JobDocument, read_document
 
 # The environment variable with the paths of the configuration files, which the workflow sets.
 FILES = "CONTINUUM_CONFIGURATION"
-# That with the documents of the configurations that a run began with, by experiment: jobs on other machines, which read
-# the rules anew, inherit it.
+# The environment variable with the documents of the configurations that a run began with, by experiment. Jobs on other
+# machines, which read the rules anew, inherit it.
 BEGUN = "CONTINUUM_BEGUN"
 
 

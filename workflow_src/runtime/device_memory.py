@@ -59,7 +59,7 @@ def available(device: torch.device) -> int:
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit != resource.RLIM_INFINITY:
         free.append(limit - psutil.Process().memory_info().vms)
-    # Of a container; without a limit the file has "max". Cached files give way.
+    # Memory of a container; without a limit the file has "max". The kernel drops cached files when it needs memory.
     with contextlib.suppress(OSError, ValueError, KeyError):
         maximum, current, statistics = (
             CONTAINER.joinpath(f"memory.{name}").read_text() for name in ("max", "current", "stat")

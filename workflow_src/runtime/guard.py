@@ -83,8 +83,8 @@ def _watch(name: str, expected: str) -> None:
     except (AttributeError, OSError):
         # Without handles of processes (not Linux) a job does not notice.
         return
-    # It may have ended before, and another process may have its number now. That is unknown where processes of other
-    # users are hidden.
+    # The process may have ended before, and another one may have its number now. The identity is unknown where
+    # processes of other users are hidden.
     if identity(int(process)) not in ("", expected):
         os.close(handle)
         _end(name)

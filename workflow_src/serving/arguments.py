@@ -116,7 +116,7 @@ def check_room(settings: SearchSettings, sizes: Sizes, device: torch.device) -> 
     """
     search = search_of(settings)
     values = {name: getattr(settings, name) for name in settings.named("holds") if getattr(settings, name) > 1}
-    # Of other searches, one hypothesis is bounded where the search says what it holds.
+    # Other searches hold one hypothesis, which is bounded where the search says what it holds.
     if not values and search.held is None:
         return
     needed_bytes = search.bytes_held(settings, sizes)

@@ -129,7 +129,7 @@ class _Command:
         first_line = 1
         # Sorting by length works within a chunk, so chunks are much larger than batches.
         for chunk in _chunks(read_lines_and_pauses(path), 64 * options.batch):
-            # Of an engine by name, calls export what they need.
+            # Calls with an engine that was chosen by name export what they need.
             if self.done >= EXPORT_PAYS and options.engine == AUTO and not self._prepared:
                 translator.prepare(request)
                 self._prepared = True

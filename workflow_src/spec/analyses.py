@@ -20,11 +20,11 @@ Enabled = bool | Literal["auto"]
 class Use(enum.Enum):
     """The use of a setting outside of its analysis, in the `Annotated` of the setting."""
 
-    # It bounds memory and changes no result: the rule does not rerun when it changes.
+    # The setting bounds memory and changes no result: the rule does not rerun when it changes.
     LIMIT = enum.auto()
-    # It decides what is selected, which the rule's settings list.
+    # The setting decides what is selected, which the rule's settings list.
     SELECTS = enum.auto()
-    # It decides that by naming systems.
+    # The setting names systems that are selected.
     SYSTEMS = enum.auto()
 
 

@@ -22,9 +22,9 @@ class Pair(NamedTuple):
     score: float | None = None
 
 
-# Of one pair: None keeps it, another pair replaces it, and text says why it is left out. The text begins with the name
-# of a setting, or with another of a few reasons. Reports count pairs by this reason. Details of the one pair may follow
-# behind CAUSE, as in "max_words: 93 words". Reports show them with examples.
+# Verdict on one pair: None keeps it, another pair replaces it, and text says why it is left out. The text begins with
+# the name of a setting, or with another of a few reasons. Reports count pairs by this reason. Details of the one pair
+# may follow behind CAUSE, as in "max_words: 93 words". Reports show them with examples.
 Verdict = None | Pair | str
 CAUSE = ": "
 # Gives the verdict on each of a list of pairs.

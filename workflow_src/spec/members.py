@@ -56,7 +56,7 @@ class Look:
 
 
 # Candidates whose logits are held at once, at most, or those of one sentence, where a search is no series of positions.
-# It changes memory alone: candidates do not influence each other.
+# The number changes memory alone: candidates do not influence each other.
 ROWS = 512
 
 

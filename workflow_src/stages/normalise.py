@@ -96,9 +96,9 @@ class Writer:
         kinds = settings.placeholder_kinds
         self.placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
         self.counted: Counter[str] = Counter()
-        # Of dev and test only, because train has many: (normalised target, raw target), and the keys of each source and
-        # of its references.
+        # Pairs (normalised target, raw target) of dev and test; train has too many.
         self.references: list[tuple[str, str]] = []
+        # Keys of each source and of its references, of the same pairs.
         self.keys: list[Keys] = []
 
     @property

@@ -31,7 +31,7 @@ from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
 from workflow_src.types import Batch, DevFigures, Hypotheses
 
-# Of the order of batches and of random keys.
+# Seed of the order of batches and of random keys.
 SEED = 20200914
 BATCH = 128
 BATCH_TOKENS = 4000
@@ -71,7 +71,7 @@ class Dev:
     runtime: Runtime
     sentences: int
     group: Group = dataclasses.field(default_factory=Group)
-    # Of BLEU, by the target language.
+    # Tokeniser of BLEU, which depends on the target language.
     tokeniser: str = "13a"
 
     def sources(self) -> list[list[int]]:

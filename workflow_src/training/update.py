@@ -27,7 +27,7 @@ from workflow_src.types import Objective, TrainingContext
 # Figures of an update by name, on the device.
 Figures = dict[str, Tensor | float]
 SHOWN_ROWS = 20
-# Of the polynomial schedule.
+# Power of the polynomial schedule.
 DECAY_POWER = 0.9
 
 

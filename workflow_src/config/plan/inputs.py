@@ -230,7 +230,7 @@ class Inputs(Graph):
             for system, seed in self.trained
             if self.system(system).family.autoregressive and not self.system(system).teachers
         ]
-        # Of texts that no system makes: they can be looked at before the first training.
+        # Texts that no system writes can be looked at before the first training.
         encoded = [(RAW, split) for split in self.loaded.held_out]
         encoded += [(text, "train") for text in self.encoded_texts if not system_behind(text)]
         files = {

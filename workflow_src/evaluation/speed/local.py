@@ -35,7 +35,7 @@ class RowTimes:
     batch: int = 0
     batched: int = 0
     failed_batch: FailedBatch | None = None
-    # Of one-at-a-time calls, spent on subwords.
+    # Seconds that one-at-a-time calls spend on subwords.
     subword_seconds: float = 0.0
 
     def add(self, times: RowTimes) -> None:

@@ -86,7 +86,7 @@ def step_costs(
     costs = []
     for group in step_series(row for row in rows if row.key in alternating):
         times = np.stack([sentence_ms(alternating[row.key]) for row in group])
-        # Of the line of least squares through the times of each sentence.
+        # Slopes of the lines of least squares through the times of each sentence.
         slopes = np.polyfit([series_value(row) for row in group], times, 1)[0]
         cost = float(np.median(slopes))
         costs.append(StepCost(system=group[0].system, search=group[0].search, ms_per_step=cost))

@@ -28,7 +28,7 @@ class SourceLatentVariableModel(SourceLatentModel):
     """p(z|x), q(z|x,y), p(l|z) and p(y|x,z,l)."""
 
     latents: SourceLatents
-    # That of the end symbol.
+    # Position of the end symbol.
     extra_positions = 1
 
     def __init__(self, config: LanmtConfig, source_size: int, target_size: int, joint: bool):

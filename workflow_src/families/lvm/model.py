@@ -23,7 +23,7 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
     """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths."""
 
     def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
-        # Of the special symbols, only the end symbol may be put out, and only where targets have one.
+        # The end symbol is the only special symbol that may be put out, and only where targets have one.
         barred = range(EOS if config.end_symbol else EOS + 1)
         super().__init__(config, source_size, target_size, joint, barred)
         # One latent beside those of words: for the end symbol, where targets have one.

@@ -26,7 +26,8 @@ def search(gains, transitions, longest, penalty):
     best_score, best_moves = -inf, 0
     for moves in range(1, most + 1):
         following = totals[moves]
-        # So many moves lead at least so far. Compilers vectorise only an inner loop that keeps nothing but the maximum.
+        # A path of so many moves ends at a vertex of this number or later. Compilers vectorise only an inner loop that
+        # keeps nothing but the maximum.
         for i in range(moves - 1, last):
             before, row = totals[moves - 1, i], transitions[i]
             for j in range(i + 1, len(gains)):

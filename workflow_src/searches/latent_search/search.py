@@ -82,7 +82,7 @@ class LatentSearch(SearchModule):
         """Lengths whose outputs a rescorer can read."""
         if self.rescorer is None:
             return lengths
-        # It also reads an end symbol, and our output may have a word in place of its end symbol.
+        # The rescorer also reads an end symbol, and our output may have a word in place of its end symbol.
         return lengths.clamp(max=self.rescorer.config.max_positions - 1 - self.model.extra_positions)
 
     def _noise(self, source: Tensor, mask: Tensor, samples: int) -> Tensor:

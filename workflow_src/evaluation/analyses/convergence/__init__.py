@@ -23,7 +23,7 @@ TABLE = FigureTable(
         Figure("gain", "gain", digits=2, signed=True, error="gain_error", change=True),
         *RISEN_AND_FALLEN,
         Figure("bleu", "BLEU", panel="BLEU"),
-        # Of step 0 there are none.
+        # Step 0 has no such figure.
         Figure(
             "stopped",
             "stopped at L, %",

@@ -21,7 +21,7 @@ def bleu(texts: Texts, _settings: NoSettings) -> Score:
     result = metric.corpus_score(texts.hypotheses, texts.all_references)
     ratio = result.sys_len / result.ref_len if result.ref_len else 0.0
     signature = metric.get_signature()
-    # Of the interval that `quality.metrics.score` adds, which is sacreBLEU's.
+    # Settings of the interval that `quality.metrics.score` adds, which is sacreBLEU's.
     signature.update("bs", BOOTSTRAP_SAMPLES)
     signature.update("seed", BOOTSTRAP_SEED)
     return Score(percent(result.score), signature=signature.format(), more={"length_ratio": ratio})
