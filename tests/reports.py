@@ -56,7 +56,9 @@ class Tables(HTMLParser):
 
     def __init__(self, page: str):
         super().__init__()
-        self.open, self.around, self.cells = [], [], []
+        self.open = []
+        self.around = []
+        self.cells = []
         self.feed(page)
 
     def handle_starttag(self, tag, attributes):

@@ -64,7 +64,9 @@ class Run:
 
     def __init__(self, cluster: Cluster, folder: Path, *words: str, **environment: str):
         folder.mkdir(exist_ok=True)
-        self.cluster, self.folder, self.screen = cluster, folder, folder / "screen.txt"
+        self.cluster = cluster
+        self.folder = folder
+        self.screen = folder / "screen.txt"
         # A run whose executor has lost its jobs waits for ever: an interrupt makes it cancel them and leave.
         command = [
             "timeout",

@@ -38,7 +38,9 @@ class InputError(ValueError):
     """Input that cannot be used: `SUBJECT PROBLEM; FIX.`"""
 
     def __init__(self, subject: str | Path, problem: str, fix: str = "") -> None:
-        self.subject, self.problem, self.fix = str(subject), problem, fix
+        self.subject = str(subject)
+        self.problem = problem
+        self.fix = fix
         sentence = "; ".join(filter(None, [f"{subject} {problem}".strip(), fix]))
         super().__init__(sentence if sentence.endswith("?") else f"{sentence}.")
 
@@ -57,7 +59,11 @@ class TimingFailed(RuntimeError):
     def __init__(
         self, engine: str, reason: str, trace: str = "", row: tuple[str, str] | None = None, batch: int | None = None
     ) -> None:
-        self.engine, self.reason, self.trace, self.row, self.batch = engine, reason, trace, row, batch
+        self.engine = engine
+        self.reason = reason
+        self.trace = trace
+        self.row = row
+        self.batch = batch
         place = [engine, " ".join(row) if row else "", f"batch {batch:,}" if batch else ""]
         super().__init__(f"{', '.join(filter(None, place))}: {reason}")
 
@@ -118,7 +124,9 @@ class ConfigError(InputError):
         hint: str = "",
         nearest_name: str | None = None,
     ) -> None:
-        self.setting, self.value, self.hint = setting, value, hint
+        self.setting = setting
+        self.value = value
+        self.hint = hint
         names = [] if isinstance(allowed, str) else sorted(map(str, allowed))
         self.allowed = allowed if isinstance(allowed, str) else tuple(names)
         name = setting.rpartition(".")[2] if value is ABSENT else value

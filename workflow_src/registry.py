@@ -39,7 +39,11 @@ from workflow_src.spec import (
 )
 
 PACKAGE = Path(__file__).parent
-VARIABLE, PLACES, GROUP = "CONTINUUM_PLUGINS", "CONTINUUM_PLUGIN_PATH", "continuum"
+# Environment variables with the modules of plug-ins that are used, and with the folders that they are in.
+VARIABLE = "CONTINUUM_PLUGINS"
+PLACES = "CONTINUUM_PLUGIN_PATH"
+# Group of the entry points of installed plug-ins.
+GROUP = "continuum"
 # Kinds of members, and the fields of `Plugin` and of `Members` that have them.
 KINDS = {
     "family": "families",

@@ -17,8 +17,16 @@ SUFFIXES = (".svg", ".html")
 # translation that are not named here, such as `finish_bundle`, stand in the column of comparisons.
 COMPARING = ("compare_rows", "measure_speed", "analyse")
 ALIGNED = (("export",), ("translate",), COMPARING, ("report",))
-# Points. A box has a title, how many jobs, and up to two lines of why.
-BOX, GAP, HEIGHT, LANE, LABEL, MARGIN = 132, 18, 58, 68, 112, 8
+# Sizes are in points.
+# Width and height of a box, which has a title, the number of jobs, and up to two lines of reasons.
+BOX = 132
+HEIGHT = 58
+# Horizontal space between two boxes.
+GAP = 18
+# Height of a lane, and width of its label.
+LANE = 68
+LABEL = 112
+MARGIN = 8
 # Characters that fit into a box, and beside a lane.
 FITS, LANE_FITS = 22, 17
 Key = tuple[str, str]

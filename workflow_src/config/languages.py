@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import functools
 
-LATIN, CYRILLIC, ARABIC, DEVANAGARI = "LATIN", "CYRILLIC", "ARABIC", "DEVANAGARI"
+LATIN = "LATIN"
+CYRILLIC = "CYRILLIC"
+ARABIC = "ARABIC"
+DEVANAGARI = "DEVANAGARI"
 # Scripts by language, as the Unicode names of their letters begin. Languages that have a code of two letters stand
 # under it.
 SCRIPTS: dict[str, tuple[str, ...]] = {
@@ -91,7 +94,9 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "ja": ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA"),
     "ko": ("HANGUL", "CJK"),
 }
-CHINESE, JAPANESE, KOREAN = "zh", "ja", "ko"
+CHINESE = "zh"
+JAPANESE = "ja"
+KOREAN = "ko"
 # Languages without spaces between words, and characters that say about as much as a word of English, as in Article 1 of
 # the Universal Declaration of Human Rights. Thai (also Northern and Isan), Lao, Khmer, Burmese, Shan, Mon, S'gaw Karen,
 # Tibetan, Dzongkha, Tai Lue and Nua.

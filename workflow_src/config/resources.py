@@ -61,14 +61,23 @@ from workflow_src.spec import Sizes as MemorySizes
 
 # Pairs where neither the dataset, the configuration nor the size of the user's own texts says how many there are.
 UNKNOWN_PAIRS = 5_000_000
-# Bytes of a pair of short sentences and of one, and how many times smaller compressed text is. Archives count as
-# compressed.
-BYTES_A_PAIR, BYTES_A_LINE, COMPRESSION, PLAIN = 40, 20, 4, ("", ".txt", ".tsv", ".csv", ".json", ".jsonl", ".tmx")
+# Bytes of a pair of short sentences.
+BYTES_A_PAIR = 40
+# Bytes of a short sentence.
+BYTES_A_LINE = 20
+# Ratio of the sizes of plain and of compressed text.
+COMPRESSION = 4
+# Endings of plain files. All others, archives among them, count as compressed.
+PLAIN = ("", ".txt", ".tsv", ".csv", ".json", ".jsonl", ".tmx")
 # Characters that are assumed of a language without spaces, such as Chinese.
 MANY_CHARACTERS = 6_000
 # Floating-point operations a second of one thread.
 THREAD_TRAINING, THREAD_DECODING = 5e9, 1e9
-MEMORY_STEP, MEMORY_MOST, MINUTES_STEP = 1.5, 4.0, 2
+# Factor of the memory of each further attempt of a job, and the largest one.
+MEMORY_STEP = 1.5
+MEMORY_MOST = 4.0
+# Factor of the minutes of each further attempt.
+MINUTES_STEP = 2
 # Counting n-grams: memory for each subword of the text, and subwords a minute, with room to spare.
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Bytes of counted n-grams in a search, for each subword of the text, which has 1.1 n-grams.

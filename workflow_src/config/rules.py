@@ -32,8 +32,12 @@ STAGES = {
 }
 # Megabytes of a process that has imported PyTorch, and what one that opens a GPU takes beyond them.
 PROCESS, GPU_PROCESS = 1500, 4500
-# Of stages that share a text out to processes, one a thread: at most so many, one for so many pairs, megabytes of each.
-MOST_THREADS, PAIRS_A_THREAD, WORKER = 8, 100_000, 250
+# Stages that share a text out to processes have one thread for each process.
+MOST_THREADS = 8
+# Pairs of the text for each of these threads.
+PAIRS_A_THREAD = 100_000
+# Megabytes of each of these processes.
+WORKER = 250
 # Minutes of every job, before those of its work.
 STARTING_MINUTES = 15
 

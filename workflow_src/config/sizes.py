@@ -25,8 +25,11 @@ ALPHABETS = 200
 # Target tokens of a text that is seen once. One of a hundredth of this is seen ten times.
 SEEN_ONCE = 160_000_000
 UNLIMITED = 10**12
-# Shares of `max_steps` that are a warm-up, the updates between validations and those between saved states.
-WARMUPS, VALIDATIONS, SAVES = 20, 10, 20
+# Parts that `max_steps` is divided into: a warm-up, the updates between validations and those between saved states are
+# one part each.
+WARMUPS = 20
+VALIDATIONS = 10
+SAVES = 20
 LONGEST_WARMUP, LONGEST_UNSAVED = 4000, 1000
 # The share of training pairs that `max_length` lets pass, and its bounds. Pairs below the lower one cost little. Above
 # the upper one attention, which compares all subwords of a sentence, takes most of the memory of a batch.

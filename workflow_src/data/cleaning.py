@@ -65,7 +65,9 @@ class Step:
     """
 
     def __init__(self, filter: Filter, make: Callable[[], Check], most_examples: int = EXAMPLES):
-        self.filter, self.make, self._most_examples = filter, make, most_examples
+        self.filter = filter
+        self.make = make
+        self._most_examples = most_examples
         self.read = self.repaired = 0
         self.dropped: Counter[str] = Counter()
         self.examples: list[Example] = []

@@ -58,7 +58,10 @@ class RawCorpus:
                 raise ConfigError(f"language of dataset {dataset.name}", language, allowed=dataset.languages)
         if dataset.kind == "folder":
             check_folder(dataset, folder)
-        self.dataset, self.languages, self.locate, self.folder = dataset, languages, locate, folder
+        self.dataset = dataset
+        self.languages = languages
+        self.locate = locate
+        self.folder = folder
         self.dropped: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.inline_elements: Counter[str] = Counter()
         self._archives = Archives()

@@ -145,7 +145,9 @@ class _Downloader:
     gives the file its name."""
 
     def __init__(self, name: str, file: RemoteFile, patience: Patience):
-        self.name, self.file, self.patience = name, file, patience
+        self.name = name
+        self.file = file
+        self.patience = patience
         # By which a server knows the version that the first bytes came from.
         self.validator: str | None = None
         self.wrong_files = 0
@@ -256,7 +258,10 @@ class _Progress:
 
     def __init__(self, name: str, begin: int, remaining: int | None, timeout: float):
         """`begin` bytes are there already; `remaining` ones come, where the server says so."""
-        self.name, self.begin, self.done, self.timeout = name, begin, begin, timeout
+        self.name = name
+        self.begin = begin
+        self.done = begin
+        self.timeout = timeout
         self.total = f" of {(begin + remaining) / 1e6:.0f}" if remaining else ""
         self.began = self.logged = self.checked = time.monotonic()
         self.done_before = begin
@@ -329,7 +334,10 @@ class Files:
         allow_unpinned: bool = False,
         patience: Patience = Patience(),
     ):
-        self.files, self.folder, self.mirrors, self.allow_unpinned = files, folder, mirrors, allow_unpinned
+        self.files = files
+        self.folder = folder
+        self.mirrors = mirrors
+        self.allow_unpinned = allow_unpinned
         self.patience = patience
         self.fetched: dict[str, dict[str, Any]] = {}
 

@@ -173,7 +173,10 @@ class _Limited(io.RawIOBase):
     """A stream that is refused once more than `limit` bytes of it were read."""
 
     def __init__(self, stream: Any, name: str, limit: int):
-        self._stream, self._name, self._limit, self._read = stream, name, limit, 0
+        self._stream = stream
+        self._name = name
+        self._limit = limit
+        self._read = 0
 
     def readable(self) -> bool:
         return True
@@ -194,7 +197,9 @@ class _Decompressed(io.RawIOBase):
     """
 
     def __init__(self, stream: IO[bytes] | gzip.GzipFile, new: Callable[[], Any], name: str):
-        self._stream, self._new, self._name = stream, new, name
+        self._stream = stream
+        self._new = new
+        self._name = name
         self._decompressor = new()
         self._waiting = b""
 

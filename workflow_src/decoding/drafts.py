@@ -40,7 +40,9 @@ class Draft:
 
     def __init__(self, words: Sequence[int]):
         end = words.index(EOS) if EOS in words else len(words)
-        self.words, self.place, self.refusals = [*words[:end], EOS], 0, 0
+        self.words = [*words[:end], EOS]
+        self.place = 0
+        self.refusals = 0
 
     def next(self, count: int) -> list[int]:
         return self.words[self.place : self.place + count]
@@ -244,7 +246,10 @@ class DecoderPasses:
     """Passes over sentences of source (B, S), which `decoder` has not begun."""
 
     def __init__(self, search: DraftSearch, source: Tensor, decoder: IncrementalDecoder):
-        self.search, self.device, self.width, self.decoder = search, source.device, search.settings.drafts, decoder
+        self.search = search
+        self.device = source.device
+        self.width = search.settings.drafts
+        self.decoder = decoder
         if self.width > 1:
             self.decoder.reorder(torch.arange(source.size(0), device=self.device).repeat_interleave(self.width))
 

@@ -53,7 +53,9 @@ class SearchModule(nn.Module):
 
     def __init__(self, networks: Networks, settings: Any, scored: bool = True):
         super().__init__()
-        self.model, self.settings, self.scored = networks[MODEL], settings, scored
+        self.model = networks[MODEL]
+        self.settings = settings
+        self.scored = scored
         self.rescorer = networks.get(RESCORER)
         self.declared = registry.search_of(settings)
         # Candidates of a sentence, and the rows of outputs that `forward` computes for it.

@@ -108,7 +108,9 @@ class CapturedPasses:
     """Passes over the first `count` sentences of ids (B, S)."""
 
     def __init__(self, programs: CapturedBlocks, graph: str, search: DraftSearch, ids: Tensor, count: int):
-        self.programs, self.search, self.width = programs, search, search.settings.drafts
+        self.programs = programs
+        self.search = search
+        self.width = search.settings.drafts
         self.shape: Shape = graph, ids.size(0), ids.size(1), CACHE
         programs.read_source(search, self.shape, ids)
         # The place of each sentence in the batch; of each row, the number of tokens that it has read, and the row of

@@ -15,7 +15,10 @@ from workflow_src.spec import Engine, Family, SearchSettings
 
 log = logging.getLogger("continuum")
 
-AUTO, EAGER, FAST, FAST_INT8 = "auto", "eager", "fast", "fast-int8"
+AUTO = "auto"
+EAGER = "eager"
+FAST = "fast"
+FAST_INT8 = "fast-int8"
 
 
 def choose(mode: str, device: str, precision: str, family: Family, search_names: Sequence[str]) -> tuple[str, Engine]:

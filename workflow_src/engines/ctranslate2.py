@@ -73,7 +73,9 @@ class CTranslate2Session(Session):
         if compute_type not in supported:
             problem = f"it does not run on this {self.kind} with CTranslate2"
             raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
-        self.folder, self.device, self.precision = folder, self.kind, compute_type
+        self.folder = folder
+        self.device = self.kind
+        self.precision = compute_type
         self.concurrent_batches = threads
         self._options: dict[str, Any] = {
             "device": self.kind,

@@ -138,7 +138,9 @@ class ImportedModel(nn.Module):
     def __init__(self, library: CTranslate2Session, pieces: Pieces, config: SessionConfig):
         super().__init__()
         assert config.subwords and config.source and config.target, "folders have subwords and normalisers"
-        self.library, self.pieces, self.subwords = library, pieces, config.subwords
+        self.library = library
+        self.pieces = pieces
+        self.subwords = config.subwords
         self.source, self.target = config.source, config.target
         # Its positions hold subwords of its own: `longest_source` counts them.
         self.config = types.SimpleNamespace(max_positions=2**31)

@@ -66,7 +66,9 @@ def write_model(model: Any, pieces: dict[str, list[str]], folder: str | Path) ->
     spec.register_source_vocabulary(pieces["source"])
     spec.register_target_vocabulary(pieces["target"])
     specials = pieces["target"]
-    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = specials[BOS], specials[EOS], specials[UNK]
+    spec.config.bos_token = specials[BOS]
+    spec.config.eos_token = specials[EOS]
+    spec.config.unk_token = specials[UNK]
     spec.config.decoder_start_token = specials[BOS]
     spec.config.add_source_bos, spec.config.add_source_eos = False, True
     spec.config.layer_norm_epsilon = EPSILON

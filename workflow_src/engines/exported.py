@@ -57,7 +57,9 @@ class ExportedGraphs(Session):
         self, models: Mapping[str, nn.Module], threads: int = 0, int8: bool = False, folder: Path | None = None
     ):
         super().__init__()
-        self.models, self.threads, self.int8 = dict(models), threads, int8
+        self.models = dict(models)
+        self.threads = threads
+        self.int8 = int8
         self.graphs = GraphFolder(folder or cache_folder(), threads, int8)
         # Searches, which read outputs, with sessions. Computing the key of a graph takes longer than a sentence.
         self._searches_with_graphs: Bounded[tuple[Hashable, bool], tuple[SearchModule, Any]] = Bounded(KEPT_SEARCHES)
@@ -198,7 +200,9 @@ class ExportedFunction:
     """A graph of a function of a network that searches call (`decoding.ranking.Function`)."""
 
     def __init__(self, graphs: GraphFolder, network: nn.Module, reference: str):
-        self.graphs, self.network, self.reference = graphs, network, reference
+        self.graphs = graphs
+        self.network = network
+        self.reference = reference
         self._paths: dict[bool, Path] = {}
 
     def ready(self, alone: bool) -> bool:

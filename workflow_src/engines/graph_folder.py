@@ -52,7 +52,9 @@ class GraphFolder:
     """
 
     def __init__(self, folder: Path, threads: int, int8: bool):
-        self.folder, self.threads, self.int8 = folder, threads, int8
+        self.folder = folder
+        self.threads = threads
+        self.int8 = int8
         self._sessions: Bounded[Path, Any] = Bounded(4 * KEPT_SEARCHES)
 
     def forget_sessions(self) -> None:

@@ -40,7 +40,9 @@ class FusedSelfAttention(SelfAttention):
 
     def __init__(self, layer: SelfAttention):
         nn.Module.__init__(self)
-        self.heads, self.query_key_value, self.output = layer.heads, layer.query_key_value, layer.output
+        self.heads = layer.heads
+        self.query_key_value = layer.query_key_value
+        self.output = layer.output
 
     def forward(self, x: Tensor, bias: Tensor | None, _fused: bool) -> Tensor:
         query, key, value = self.query_key_value(x).split(x.size(-1), -1)
@@ -52,7 +54,10 @@ class FusedCrossAttention(CrossAttention):
 
     def __init__(self, layer: CrossAttention):
         nn.Module.__init__(self)
-        self.heads, self.query, self.key_value, self.output = layer.heads, layer.query, layer.key_value, layer.output
+        self.heads = layer.heads
+        self.query = layer.query
+        self.key_value = layer.key_value
+        self.output = layer.output
 
     def forward(self, x: Tensor, memory: Memory, _fused: bool) -> Tensor:
         shape, x = x.shape, of_sources(x, memory)

@@ -55,7 +55,9 @@ class Program:
         pool: Any = None,
         warm_up: Callable[[], Any] | None = None,
     ):
-        self.function, self.graph, self.result = function, None, None
+        self.function = function
+        self.graph = None
+        self.result = None
         if device.type != "cuda":
             return
         stream = torch.cuda.Stream(device)

@@ -23,7 +23,10 @@ from workflow_src.evaluation.manifest import colour_class
 from workflow_src.records.atomic import atomic
 from workflow_src.spec import Look
 
-INK, MUTED, RULE, PAPER = "#1b1b1d", "#6f6f77", "#d9d9de", "#fdfcf9"
+INK = "#1b1b1d"
+MUTED = "#6f6f77"
+RULE = "#d9d9de"
+PAPER = "#fdfcf9"
 VARIABLES = {INK: "--ink", MUTED: "--muted", RULE: "--rule", PAPER: "--paper"}
 # Pixels of PNG files for one of a chart.
 SCALE = 2

@@ -133,7 +133,9 @@ class _LinearAligned(torch.autograd.Function):
                 means = wide(narrow_hidden) @ narrow_weight.mean(0, dtype=bias.dtype) + bias.mean() - normalisers
                 smoothed = smoothed.index_add(0, rows, -spread[rows] * means)
             if any(ctx.needs_input_grad):
-                ctx.normalised, ctx.smoothing, ctx.slots = aligned.normalised, smoothing, len(rows)
+                ctx.normalised = aligned.normalised
+                ctx.smoothing = smoothing
+                ctx.slots = len(rows)
                 shares, kept = aligned.shares[real], None
                 if not (smoothing or aligned.normalised or hidden.is_cuda):
                     # A GPU would have to wait for their number.

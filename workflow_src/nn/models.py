@@ -189,7 +189,9 @@ class RereadingDecoder:
     """An `IncrementalDecoder` of any autoregressive model: every call reads all tokens again."""
 
     def __init__(self, model: AutoregressiveModel, memory: Any):
-        self.model, self.memory, self.sentences = model, memory, 0
+        self.model = model
+        self.memory = memory
+        self.sentences = 0
         # Tokens that each row has read.
         self.read: list[list[int]] = []
 

@@ -45,7 +45,9 @@ class OpenBundle:
     """
 
     def __init__(self, description: Description, models: dict[str, nn.Module], subwords: Subwords):
-        self.description, self.models, self.subwords = description, models, subwords
+        self.description = description
+        self.models = models
+        self.subwords = subwords
         self.searches = list(description.searches)
         self.carried = bundle.roles(description)
         self._all = bundle.networks(description)

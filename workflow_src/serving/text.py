@@ -42,7 +42,9 @@ class TextProcessor:
     """
 
     def __init__(self, description: Description, subwords: Subwords, reader: Any):
-        self.languages, self.subwords, self.reader = description.languages, subwords, reader
+        self.languages = description.languages
+        self.subwords = subwords
+        self.reader = reader
         self._source, self._target = normalisers(description, subwords)
         self._of_thread = threading.local()
 

@@ -91,7 +91,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        running.answers, running.requests, running.ranges = [], [], []
+        running.answers = []
+        running.requests = []
+        running.ranges = []
         running.closing = threading.Event()
         running.url = f"http://127.0.0.1:{running.server_port}/data/file.gz"
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.02})

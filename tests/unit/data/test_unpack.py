@@ -176,7 +176,9 @@ def packed(path, *entries: tuple[str, bytes, bytes]) -> None:
     with tarfile.open(path, "w") as archive:
         for name, kind, content in entries:
             entry = tarfile.TarInfo(name)
-            entry.type, entry.devmajor, entry.devminor = kind, 1, 5
+            entry.type = kind
+            entry.devmajor = 1
+            entry.devminor = 5
             entry.size, entry.linkname = (len(content), "") if kind == tarfile.REGTYPE else (0, content.decode())
             archive.addfile(entry, io.BytesIO(content) if entry.size else None)
 

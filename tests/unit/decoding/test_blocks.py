@@ -48,7 +48,9 @@ class Reader:
     """Reads blocks with a decoder, and remembers what each row has read."""
 
     def __init__(self, decoder, model, source: list[int], width: int = 1):
-        self.decoder, self.model, self.width = decoder, model, width
+        self.decoder = decoder
+        self.model = model
+        self.width = width
         self.sources = list(pairs(source, [1] * len(source)).source)
         self.read: list[list[int]] = [[] for _ in range(len(source) * width)]
 

@@ -239,7 +239,9 @@ class Counted(Scorer):
 
     def __init__(self, model):
         super().__init__()
-        self.model, self.config, self.count = model, model.config, 0
+        self.model = model
+        self.config = model.config
+        self.count = 0
 
     def scoring_states(self, source):
         return self.model.scoring_states(source)

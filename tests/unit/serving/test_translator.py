@@ -476,7 +476,9 @@ class Graphs(EagerSession):
     def __init__(self, gains: bool = True, can_export: bool = True):
         super().__init__("cpu")
         self.gains_in_batches, self.can_export = gains, can_export
-        self.exported, self.tries, self.sizes = set(), [], []
+        self.exported = set()
+        self.tries = []
+        self.sizes = []
         self.exported_at_first = None
 
     def ready(self, _request, alone):

@@ -42,7 +42,10 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.loads, self.tags, self.open, self.rows = [], [], [], []
+        self.loads = []
+        self.tags = []
+        self.open = []
+        self.rows = []
         self.feed(text)
         self.close()
 

@@ -31,7 +31,11 @@ class Texts(HTMLParser):
 
     def __init__(self, page):
         super().__init__()
-        self.open, self.tags, self.attributes, self.text, self.drawn = [], Counter(), set(), [], []
+        self.open = []
+        self.tags = Counter()
+        self.attributes = set()
+        self.text = []
+        self.drawn = []
         self.feed(page)
         self.close()
 

@@ -93,7 +93,9 @@ def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, mon
 
     def train(group):
         trainer = make_trainer(
-            *("transformer", 1, f"s{group.rank}"),
+            "transformer",
+            1,
+            f"s{group.rank}",
             group=group,
             max_steps=5,
             batch_tokens=400,
@@ -107,7 +109,8 @@ def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, mon
         # Five minutes pass after update 3 in the first process, and at once in the other.
         began, passed = trainer.saved_at, iter([300.0])
         monkeypatch.setattr(
-            *(loop.time, "monotonic"),
+            loop.time,
+            "monotonic",
             lambda: began + (next(passed, 0.0) if trainer.progress.step == 3 or group.rank else 0.0),
         )
         saved, save = [], trainer._save
@@ -129,7 +132,9 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
         with pretended() as machine:
             device = devices.own_device("cuda", group) if device is None else device
             trainer = make_trainer(
-                *("transformer", 1, f"s{group.size}-{group.rank}"),
+                "transformer",
+                1,
+                f"s{group.size}-{group.rank}",
                 group=group,
                 runtime=choose(device, "float32"),
                 max_steps=3,

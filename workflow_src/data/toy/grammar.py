@@ -26,7 +26,9 @@ from workflow_src.spec import parse
 
 SPLITS = ("train", "dev", "test")
 DIRECTIONS = {"de-en": (DE, EN), "en-de": (EN, DE)}
-MIN_WORDS, MAX_WORDS, MAX_TRANSLATIONS = 4, 25, 256
+MIN_WORDS = 4
+MAX_WORDS = 25
+MAX_TRANSLATIONS = 256
 # No combination of these shares of all (verb, object) and (adjective, noun) pairs is in train;
 # at least HELD_OUT_SENTENCES of dev and test have one.
 HELD_OUT_COMBINATIONS, HELD_OUT_SENTENCES = 0.06, 0.4

@@ -11,7 +11,11 @@ import pandas as pd
 
 from workflow_src.errors import ArtifactError, short_repr
 
-TEXT, COUNT, NUMBER, BOOL = "str", "Int64", "float64", "bool"
+# Types of columns in pandas.
+TEXT = "str"
+COUNT = "Int64"
+NUMBER = "float64"
+BOOL = "bool"
 # How cells are read. Absent text is empty, and absent numbers are unknown.
 CELLS: dict[str, Callable[[str], Any]] = {
     TEXT: str,

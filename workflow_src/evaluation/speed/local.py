@@ -45,7 +45,9 @@ class RowTimes:
             # A process that was started anew may choose another size of batch, and translate as many sentences.
             self.batches = [seconds * times.batched / self.batched for seconds in self.batches]
         self.batches += times.batches
-        self.batch, self.batched, self.failed_batch = times.batch, times.batched, times.failed_batch
+        self.batch = times.batch
+        self.batched = times.batched
+        self.failed_batch = times.failed_batch
         self.subword_seconds += times.subword_seconds
 
 

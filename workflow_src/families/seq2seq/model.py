@@ -157,7 +157,9 @@ class CachedDecoder:
         read = positions - first if self.behind is None else positions - first + self.behind
         kept = torch.stack(self.past)[read, :, :, torch.arange(read.size(0), device=read.device)]
         hidden, cell = kept.permute(1, 2, 0, 3).unbind(0)
-        self.hidden, self.cell, self.past = list(hidden), list(cell), []
+        self.hidden = list(hidden)
+        self.cell = list(cell)
+        self.past = []
         self.behind = self.position - positions
 
     def _kept(self) -> Tensor:

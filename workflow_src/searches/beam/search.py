@@ -93,7 +93,9 @@ class Beam(StepSearch):
         if not complete:
             first_rows = torch.arange(B, device=scores.device)[:, None] * W
             state.decoder.reorder((first_rows + origins).view(-1))
-        state.scores, state.tokens, state.position = scores, tokens, state.position + 1
+        state.scores = scores
+        state.tokens = tokens
+        state.position = state.position + 1
         return state.done, ended, best_scores, best_origins, origins, tokens
 
     def _candidates(self, state: BeamState, full: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -328,7 +328,9 @@ class PrefixBeam:
         word_bonus: float,
         fast: bool = True,
     ):
-        self._blank, self._width, self._gap = blank, width, inf if threshold is None else float(threshold)
+        self._blank = blank
+        self._width = width
+        self._gap = inf if threshold is None else float(threshold)
         self.words = Words(language_model, lm_weight, word_bonus, fast)
         self._find = self.words.runs(search)
 

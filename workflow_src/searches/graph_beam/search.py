@@ -34,7 +34,9 @@ class PrefixBeam:
         self, settings: GraphBeamSettings, classes: int, language_model: LanguageModel | None, fast: bool = True
     ):
         self.words = Words(language_model, settings.lm_weight, settings.word_bonus, fast)
-        self._width, self._penalty, self._classes = settings.beam, float(settings.length_penalty), classes
+        self._width = settings.beam
+        self._penalty = float(settings.length_penalty)
+        self._classes = classes
         self._gap = math.inf if settings.beam_threshold is None else float(settings.beam_threshold)
         self._find = self.words.runs(compiled.search)
 

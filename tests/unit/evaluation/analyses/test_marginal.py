@@ -37,8 +37,12 @@ class LinearGaussian:
     config = SimpleNamespace(latent_dim=1)
 
     def __init__(self, exact: bool, mean=0.4, deviation=1.3, slope=0.8, shift=-0.5, noise=0.9):
-        self.exact, self.mean, self.deviation = exact, mean, deviation
-        self.slope, self.shift, self.noise = slope, shift, noise
+        self.exact = exact
+        self.mean = mean
+        self.deviation = deviation
+        self.slope = slope
+        self.shift = shift
+        self.noise = noise
 
     def encode(self, source):
         return Nothing()

@@ -335,7 +335,10 @@ class Fails(Recorder):
 
     def __init__(self, most, error, lasting=False):
         super().__init__([])
-        self.most, self.error, self.lasting, self.broken = most, error, lasting, False
+        self.most = most
+        self.error = error
+        self.lasting = lasting
+        self.broken = False
 
     def translate(self, lines, search, batch, systems, split):
         if self.broken or len(lines) > self.most:

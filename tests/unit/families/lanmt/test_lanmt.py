@@ -192,7 +192,9 @@ class PriorAsPosterior:
     """A model whose posterior is its prior."""
 
     def __init__(self, model):
-        self.encode, self.prior, self.read = model.encode, model.prior, model.read
+        self.encode = model.encode
+        self.prior = model.prior
+        self.read = model.read
 
     def posterior(self, memory, _target, mask):
         return self.prior(memory, mask)

@@ -493,7 +493,9 @@ class CountingModel:
     """A language model that counts its scores of words, without ends, which are not cached."""
 
     def __init__(self, model):
-        self.model, self.start, self.times = model, model.start, 0
+        self.model = model
+        self.start = model.start
+        self.times = 0
 
     def step(self, state, word):
         self.times += word != EOS

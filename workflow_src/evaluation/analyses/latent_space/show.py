@@ -21,7 +21,11 @@ from workflow_src.evaluation.manifest import Manifest
 # Light tints of the palette of Okabe and Ito, in order of a region's size. A map has its own paper, also where the page
 # is dark: nothing in it is a colour that pages replace.
 TINTS = ["#f2f2ee", "#bfe0f5", "#f8dfa8", "#c4e8d9", "#f3c9b4", "#e6cfe0"]
-REST, DARK, PALE, ARROWS = "#c9c9c9", "#1f1f22", "#ffffff", "#4b4b4b"
+# Colour of the regions beyond these tints.
+REST = "#c9c9c9"
+DARK = "#1f1f22"
+PALE = "#ffffff"
+ARROWS = "#4b4b4b"
 # Marker and colour of the paths: that of the model itself, then that of the network.
 PATHS = (("X", "#005a91"), ("o", "#c24a00"))
 LABELLED_SHARE = 0.06

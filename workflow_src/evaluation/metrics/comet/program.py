@@ -61,7 +61,10 @@ class Scorer:
     """
 
     def __init__(self, settings, files, device, threads, batch):
-        self.device, self.threads, self.batch, self.model = device, threads, batch, None
+        self.device = device
+        self.threads = threads
+        self.batch = batch
+        self.model = None
         if version(PACKAGE) is None:
             import_comet()
         if files:
