@@ -4,7 +4,6 @@ runs it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +12,7 @@ from pydantic import Field, model_validator
 from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resolved import System
 from workflow_src.config.texts import weights_of
-from workflow_src.data.drops import notable, warn_of_losses
 from workflow_src.data.encoded import EncodedCorpus, check_positions
-from workflow_src.data.mixture import Mixture
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -24,6 +21,7 @@ from workflow_src.records.provenance import provenance
 from workflow_src.registry import import_object
 from workflow_src.runtime import torchrun
 from workflow_src.spec import Family, compared
+from workflow_src.training.pairs import TrainingPairs, sized, texts_words, training_pairs
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from workflow_src.runtime.processes import Group
     from workflow_src.training.dev import Validation
     from workflow_src.training.state import Progress, StateFolder
+    from workflow_src.training.update import Task
 
 
 class Inputs(DeviceJobInputs):
@@ -139,13 +138,11 @@ def _count(family: Family, inputs: Inputs) -> str:
 
 
 def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | None:
+    """Train a system by updates. Returns a summary in the first process of the group."""
     import torch
 
-    from workflow_src.data.batching import epoch_batches
-    from workflow_src.families.build import build, build_objective, build_validation, sizes_of
-    from workflow_src.nn.weights import count_parameters
+    from workflow_src.families.build import build, build_objective, sizes_of
     from workflow_src.runtime.device import choose, set_threads
-    from workflow_src.training.dev import open_dev
     from workflow_src.training.loop import Trainer
     from workflow_src.training.systems import load_base, load_roles, start_from
     from workflow_src.training.update import Task
@@ -155,36 +152,15 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     if group.size == 1:
         set_threads(machine.threads)
     runtime = choose(device, machine.precision, inputs.compile)
-    # Data.
-    texts, dev_corpus = [EncodedCorpus.open(prefix) for prefix in inputs.train], EncodedCorpus.open(inputs.dev)
-    subwords = Subwords.load(inputs.subwords)
-    _check_subwords_digest(subwords, inputs.subwords, *texts, dev_corpus)
-    if settings.reversed:
-        # Before the model is built: vocabularies that are not joint may differ in size.
-        subwords = subwords.reversed()
-    # The model, and the frozen systems that it is trained with.
+    texts, dev_corpus, subwords = _open_texts(inputs)
     torch.manual_seed(inputs.seed)
     model = build(family.name, settings.model, sizes_of(family.name, subwords))
     check_positions(max_positions(model), dev_corpus)
-    texts, whole_texts = _readable(texts, max_positions(model), settings.name), texts
-    weights = weights_of(settings.data)
-    mixture = Mixture(dict(zip(weights, texts, strict=True)), weights)
-    mixture.verify()
+    pairs = training_pairs(texts, settings, max_positions(model))
     dev_corpus.verify()
-    corpus: Pairs = texts[0] if isinstance(settings.data, str) else mixture
     if settings.reversed:
-        corpus, dev_corpus = texts[0].reversed(), dev_corpus.reversed()
-    rows = corpus.epoch_rows(inputs.seed, 0)
-    batches = len(epoch_batches(corpus, settings.training.batch_tokens, inputs.seed, 0, rows=rows))
-    config = settings.training.sized(corpus.epoch_tokens, batches)
-    if config.max_steps != settings.training.max_steps:
-        log.info(
-            "max_steps is auto: %d updates of some %d in an epoch, with %d of warm-up and a validation every %d",
-            config.max_steps,
-            batches,
-            config.warmup_steps,
-            config.validate_every,
-        )
+        dev_corpus = dev_corpus.reversed()
+    config = sized(settings.training, pairs.corpus, inputs.seed)
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(
         family,
@@ -195,36 +171,13 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
         objective=settings.objective,
         untrained=config.max_steps == 0,
     )
-    # The training itself.
-    states = _states(inputs, config, group, corpus, dev_corpus, subwords) if group.first else None
-    dev = open_dev(
-        dev_corpus,
-        inputs.reference,
-        inputs.corpus_summary,
-        subwords,
-        runtime,
-        group,
-        sentences=config.dev_sentences,
-        tokeniser=settings.bleu_tokeniser,
-        reversed=settings.reversed,
-    )
+    states = _states(inputs, config, group, pairs.corpus, dev_corpus, subwords) if group.first else None
     objective = build_objective(family.name, settings.objective)
-    validation = dev.validation(build_validation(family.name, settings.objective, base, roles))
-    precision = str(runtime.dtype).removeprefix("torch.")
-    log.info(
-        "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
-        settings.name,
-        family.name,
-        count_parameters(model),
-        len(corpus),
-        "" if group.size == 1 else f"{group.size} processes, ",
-        runtime.device,
-        precision,
-    )
-    if corpus is mixture:
-        log.info("%s", texts_words(mixture.counts()))
+    task = Task(model, objective, pairs.corpus, config, inputs.seed, runtime, group, base, roles)
+    validation = _validation(family, inputs, task, dev_corpus, subwords)
+    _log_start(inputs, task, pairs)
     trainer = Trainer(
-        Task(model, objective, corpus, config, inputs.seed, runtime, group, base, roles),
+        task,
         validation,
         states,
         log_every=inputs.log_every,
@@ -239,24 +192,86 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     trained_on = states.finished_on() or {
         "device": str(runtime.device),
         "processes": group.size,
-        "precision": precision,
+        "precision": _precision(task),
         "threads": machine.threads,
     }
     description = {
         **_description(inputs, System.COUNTED | {"objective"}, model, subwords),
-        "training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"}),
-        "steps": progress.step,
-        "skipped": progress.skipped,
-        "target_tokens_seen": progress.target_tokens,
-        "minutes": _minutes(progress.seconds),
-        **({"texts": mixture.counts()} if corpus is mixture else {}),
-        "longest_source": int(corpus.source_lengths.max()),
-        "without_positions": sum(map(len, whole_texts)) - len(mixture),
+        **_training_description(config, progress, pairs),
         **trained_on,
     }
     _write(inputs, model, description, progress.history)
     states.finish(trained_on)
     return _summary(validation, progress)
+
+
+def _open_texts(inputs: Inputs) -> tuple[list[EncodedCorpus], EncodedCorpus, Subwords]:
+    """The training texts, the dev pairs, and the subwords in the direction of the system.
+
+    Raises ArtifactError for a text that was encoded with other subwords.
+    """
+    texts = [EncodedCorpus.open(prefix) for prefix in inputs.train]
+    dev = EncodedCorpus.open(inputs.dev)
+    subwords = Subwords.load(inputs.subwords)
+    _check_subwords_digest(subwords, inputs.subwords, *texts, dev)
+    # The model is built with these: vocabularies that are not joint may differ in size.
+    return texts, dev, subwords.reversed() if inputs.settings.reversed else subwords
+
+
+def _validation(family: Family, inputs: Inputs, task: Task, dev: EncodedCorpus, subwords: Subwords) -> Validation:
+    """The figures on dev of a training."""
+    from workflow_src.families.build import build_validation
+    from workflow_src.training.dev import open_dev
+
+    settings = inputs.settings
+    opened = open_dev(
+        dev,
+        inputs.reference,
+        inputs.corpus_summary,
+        subwords,
+        task.runtime,
+        task.group,
+        sentences=task.config.dev_sentences,
+        tokeniser=settings.bleu_tokeniser,
+        reversed=settings.reversed,
+    )
+    return opened.validation(build_validation(family.name, settings.objective, task.frozen, task.roles))
+
+
+def _precision(task: Task) -> str:
+    return str(task.runtime.dtype).removeprefix("torch.")
+
+
+def _log_start(inputs: Inputs, task: Task, pairs: TrainingPairs) -> None:
+    """Log the system, the pairs, and the machine of a training."""
+    from workflow_src.nn.weights import count_parameters
+
+    log.info(
+        "training %s (%s, %d parameters) on %d pairs, %s%s, %s",
+        inputs.settings.name,
+        inputs.settings.family.name,
+        count_parameters(task.model),
+        len(pairs.corpus),
+        "" if task.group.size == 1 else f"{task.group.size} processes, ",
+        task.runtime.device,
+        _precision(task),
+    )
+    if pairs.corpus is pairs.mixture:
+        log.info("%s", texts_words(pairs.mixture.counts()))
+
+
+def _training_description(config: TrainingConfig, progress: Progress, pairs: TrainingPairs) -> dict[str, Any]:
+    """Settings and counts of a training, as the system's description has them."""
+    return {
+        "training": config.model_dump(mode="json", exclude={"save_every", "max_skipped"}),
+        "steps": progress.step,
+        "skipped": progress.skipped,
+        "target_tokens_seen": progress.target_tokens,
+        "minutes": _minutes(progress.seconds),
+        **({"texts": pairs.mixture.counts()} if pairs.corpus is pairs.mixture else {}),
+        "longest_source": int(pairs.corpus.source_lengths.max()),
+        "without_positions": pairs.without_positions,
+    }
 
 
 def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
@@ -287,38 +302,11 @@ def _minutes(seconds: float) -> float:
     return round(seconds / 60, 2)
 
 
-def texts_words(counts: Mapping[str, Mapping[str, float]]) -> str:
-    """Texts of a mixture in words."""
-    texts = (
-        f"{name} {text['pairs']:,} pairs, {text['pairs_an_epoch']:,.12g} of them an epoch (weight {text['weight']:g})"
-        for name, text in counts.items()
-    )
-    return f"texts: {'; '.join(texts)}"
-
-
 def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCorpus) -> None:
     """Raises ArtifactError for a corpus that was encoded with other subwords."""
     for corpus in corpora:
         if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
             raise ArtifactError(corpus.prefix, f"was encoded with other subwords than {folder}", "encode it again")
-
-
-def _readable(texts: list[EncodedCorpus], positions: int, system: str) -> list[EncodedCorpus]:
-    """The pairs of training texts that a model with so many positions reads; logs how many it cannot.
-
-    Raises ArtifactError where it reads none of a text.
-    """
-    readable = [text.up_to(positions - 1) for text in texts]
-    for text, part in zip(texts, readable, strict=True):
-        too_long = len(text) - len(part)
-        problem = f"over the {positions - 1} subwords that {system} has positions for"
-        fix = "raise model.max_positions, or lower recipe.max_length"
-        if too_long and not len(part):
-            raise ArtifactError(text.prefix, f"has only pairs {problem}", fix)
-        if too_long and not notable({problem: too_long}, len(text)):
-            log.info("%s: %d of %d pairs are left out, %s", text.prefix, too_long, len(text), problem)
-        warn_of_losses(text.prefix, {problem: too_long}, len(text), fix)
-    return readable
 
 
 def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
