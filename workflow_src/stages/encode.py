@@ -6,6 +6,7 @@ could read end the job here, before anything is trained.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Iterator
@@ -72,6 +73,15 @@ class Inputs(JobInputs):
     measured: Path | None = Field(None, description="description of the encoded raw pairs, which fixed max_length")
     longest: int | None = Field(None, description="subwords of a sentence that every model can read")
     threads: int = Field(1, gt=0, description="processes that work side by side")
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Numbers of pairs left out by reason, of placeholders by kind, and of changed training pairs by modifier."""
+
+    dropped: Counter[str] = dataclasses.field(default_factory=Counter)
+    placeholders: Counter[str] = dataclasses.field(default_factory=Counter)
+    augmented: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
 def target_lines(inputs: Inputs) -> Iterator[str]:
@@ -157,17 +167,15 @@ def resolved_max_length(subwords: Subwords, inputs: Inputs, lines: int) -> int:
     return number
 
 
-def encoded_pairs(
-    inputs: Inputs, max_length: int, lines: int, placeholders: Counter[str], augmented: Counter[str]
-) -> Iterator[Pair]:
+def encoded_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) -> Iterator[Pair]:
     """Ids of every pair of lines; memory for a few blocks of them. Placeholders and changes of training pairs are
     counted."""
     training, text = inputs.split == "train", zip(read_lines(inputs.source), target_lines(inputs), strict=True)
     settings = inputs.subwords, inputs.settings.augment, inputs.languages, training, max_length
     with Workers(inputs.threads, lines, Encoder, *settings) as workers:
         for _, (pairs, counted, changes) in workers.map(blocks_of(text, CHUNK)):
-            placeholders.update(counted)
-            augmented.update(changes)
+            counts.placeholders.update(counted)
+            counts.augmented.update(changes)
             yield from pairs
 
 
@@ -212,73 +220,81 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
     )
 
 
-def run(inputs: Inputs) -> str:
-    if inputs.settings.own_target is not None and inputs.split == "train":
-        # Its format first: lines of other formats are no lines.
-        next(read_lines(inputs.target, own=True), None)
-    lines = check_parallel(inputs.source, inputs.target)
-    subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
-    dropped: Counter[str] = Counter()
-    placeholders: Counter[str] = Counter()
-    augmented: Counter[str] = Counter()
+def usable_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) -> Iterator[Pair]:
+    """Ids of the pairs that are encoded; what is left out is counted.
+
+    Raises ArtifactError, behind the last pair, where models cannot read some, or where none is left.
+    """
     training = inputs.split == "train"
-    max_length = resolved_max_length(subwords, inputs, lines) if training else 0
     # Trainings leave out what their models cannot read, unless the user's number asks for it.
     refuses = not training or inputs.settings.max_length != AUTO
+    empty = True
+    too_long: list[tuple[int, int, int]] = []
+    for row, pair in enumerate(encoded_pairs(inputs, max_length, lines, counts)):
+        # Dev and test stay as they are: their scores are about every sentence.
+        reason = reason_to_drop(pair, max_length) if training else None
+        if reason:
+            counts.dropped[reason] += 1
+            continue
+        subwords_of_longer, side = max((len(ids), side) for side, ids in enumerate(pair))
+        if refuses and inputs.longest is not None and subwords_of_longer > inputs.longest:
+            too_long.append((row, side, subwords_of_longer))
+        empty = False
+        yield pair
+    if too_long:
+        raise refusal(too_long, inputs)
+    if empty:
+        raise ArtifactError(
+            f"{inputs.source} and {inputs.target}",
+            f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in counts.dropped.items())}",
+            f"check them, and recipe.max_length, which is {max_length}",
+        )
 
-    def usable_pairs() -> Iterator[Pair]:
-        empty = True
-        too_long: list[tuple[int, int, int]] = []
-        for row, pair in enumerate(encoded_pairs(inputs, max_length, lines, placeholders, augmented)):
-            # Dev and test stay as they are: their scores are about every sentence.
-            reason = reason_to_drop(pair, max_length) if training else None
-            if reason:
-                dropped[reason] += 1
-                continue
-            subwords_of_longer, side = max((len(ids), side) for side, ids in enumerate(pair))
-            if refuses and inputs.longest is not None and subwords_of_longer > inputs.longest:
-                too_long.append((row, side, subwords_of_longer))
-            empty = False
-            yield pair
-        if too_long:
-            raise refusal(too_long, inputs)
-        if empty:
-            raise ArtifactError(
-                f"{inputs.source} and {inputs.target}",
-                f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in dropped.items())}",
-                f"check them, and recipe.max_length, which is {max_length}",
-            )
 
-    summary = {
+def description_of(inputs: Inputs, subwords: Subwords, max_length: int, counts: Counts) -> dict[str, Any]:
+    """The description of an encoded text. Its counts are those of `counts` when it is written."""
+    training = inputs.split == "train"
+    files = {"source": inputs.source, "target": inputs.target, "subwords": inputs.subwords / "subwords.json"}
+    if inputs.measured:
+        files["measured"] = inputs.measured
+    description = {
         "split": inputs.split,
         "max_length": max_length if training else None,
-        "dropped": dropped,
+        "dropped": counts.dropped,
         "subwords_digest": subwords.digest,
         "source_vocabulary": subwords.source_size,
         "target_vocabulary": subwords.target_size,
-        "provenance": provenance(
-            inputs.settings.model_dump(mode="json", exclude_none=True),
-            {
-                "source": inputs.source,
-                "target": inputs.target,
-                "subwords": inputs.subwords / "subwords.json",
-                **({"measured": inputs.measured} if inputs.measured else {}),
-            },
-        ),
+        "provenance": provenance(inputs.settings.model_dump(mode="json", exclude_none=True), files),
     }
-    vocabulary = max(subwords.source_size, subwords.target_size)
     if training and subwords.placeholders:
-        summary["placeholders"] = placeholders
+        description["placeholders"] = counts.placeholders
     if inputs.settings.augment:
-        summary["augmented"] = augmented
-    written = encoded.write(inputs.output_prefix, usable_pairs(), summary, vocabulary)
+        description["augmented"] = counts.augmented
+    return description
+
+
+def run(inputs: Inputs) -> str:
+    training = inputs.split == "train"
+    if inputs.settings.own_target is not None and training:
+        # The format is checked first: lines of other formats are no lines.
+        next(read_lines(inputs.target, own=True), None)
+    lines = check_parallel(inputs.source, inputs.target)
+    subwords = Subwords.load(inputs.subwords, threads=inputs.threads)
+    max_length = resolved_max_length(subwords, inputs, lines) if training else 0
+    counts = Counts()
+    description = description_of(inputs, subwords, max_length, counts)
+    vocabulary = max(subwords.source_size, subwords.target_size)
+    pairs = usable_pairs(inputs, max_length, lines, counts)
+    written = encoded.write(inputs.output_prefix, pairs, description, vocabulary)
     fix = f"raise recipe.max_length, which is {max_length}, or normalise and clean the text"
-    warn_of_losses(f"{inputs.source} and {inputs.target}", dropped, written["pairs"] + dropped.total(), fix)
+    warn_of_losses(
+        f"{inputs.source} and {inputs.target}", counts.dropped, written["pairs"] + counts.dropped.total(), fix
+    )
     return (
         f"encoded {written['pairs']:,} pairs of {inputs.split}: {written['source_tokens']:,} source and "
-        f"{written['target_tokens']:,} target subwords{left_out(dropped)}"
-        + (f"; {counted_placeholders(placeholders)}" if placeholders else "")
-        + (f"; augmented: {augmented_words(augmented)}" if augmented else "")
+        f"{written['target_tokens']:,} target subwords{left_out(counts.dropped)}"
+        + (f"; {counted_placeholders(counts.placeholders)}" if counts.placeholders else "")
+        + (f"; augmented: {augmented_words(counts.augmented)}" if counts.augmented else "")
     )
 
 

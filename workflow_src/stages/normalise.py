@@ -6,6 +6,7 @@ Of text in one language, lines that came before or are in dev or test are droppe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,46 +14,33 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, GroupSplit, Split, raw_names, reference_stem
-from workflow_src.config.languages import spaced
+from workflow_src.config.datasets import TEST, GroupSplit, raw_names
 from workflow_src.config.parts import Languages
 from workflow_src.config.preparation import NormalisationConfig
-from workflow_src.config.recipe import SplitRules
 from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
 from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
-from workflow_src.data.characters import key, word_counter
+from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
-from workflow_src.data.held_out import Keys, found_in_train, pairs_among, without_held_out
+from workflow_src.data.held_out import found_in_train, pairs_among, without_held_out
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
-from workflow_src.data.placeholders import Placeholders
 from workflow_src.data.placeholders import words as counted_placeholders
-from workflow_src.data.raw import Places, check_split, read_raw_summary
+from workflow_src.data.raw import Places, RawSummary, check_split, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
+from workflow_src.data.split_writer import NormaliseSettings, Writer, fill
 from workflow_src.data.splits import Row, divided
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
-from workflow_src.records.atomic import atomic, write_json
+from workflow_src.records.atomic import write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.runtime.workers import Workers, blocks_of
 
 # Pairs that a process normalises at once.
 BLOCK = 1024
-
-
-class NormaliseSettings(SplitRules):
-    languages: Languages
-    normalisation: NormalisationConfig
-    split: Split | None = Field(None, description="null where the dataset has dev and test of its own")
-
-    def limit(self, split: str) -> int | None:
-        """Pairs of a split that are kept, at most."""
-        limits: dict[str, int] = dict(self.limits.items())
-        return limits.get(split if split in ("dev", *TRAINING_SPLITS) else TEST)
 
 
 class Inputs(JobInputs):
@@ -61,69 +49,6 @@ class Inputs(JobInputs):
     held_out: tuple[Path, ...] = Field((), description="normalised lines that text of one language must not have")
     summary: Path = Field(description="JSON with counts, written last; texts are written beside it")
     threads: int = Field(1, gt=0, description="processes that work side by side")
-
-
-class Writer:
-    """The texts of one split, pair by pair, up to `limit` pairs; `full` says when these are written.
-
-    Dev and test sets have `references` of each source beside source and target. Placeholders of pairs are counted.
-    """
-
-    def __init__(
-        self,
-        split: str,
-        settings: NormaliseSettings,
-        target_side: Normaliser,
-        references: int,
-        folder: Path,
-        stack: contextlib.ExitStack,
-    ):
-        """The texts appear in `folder`, all of them, when `stack` is left without an error."""
-        codes = settings.languages
-        self.names = [f"{split}.{code}" for code in codes]
-        self._reference = None
-        if split not in TRAINING_SPLITS:
-            further = [reference_stem(split, number) for number in range(2, 1 + references)]
-            self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
-            self._reference = target_side.reference
-        self._further_target = target_side.line
-        self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
-        self._codes = codes
-        self._limit = settings.limit(split)
-        self.pairs = 0
-        self.words = {code: 0 for code in codes if spaced(code)}
-        self.places = Places()
-        kinds = settings.placeholder_kinds
-        self.placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
-        self.counted: Counter[str] = Counter()
-        # Pairs (normalised target, raw target) of dev and test; train has too many.
-        self.references: list[tuple[str, str]] = []
-        # Keys of each source and of its references, of the same pairs.
-        self.keys: list[Keys] = []
-
-    @property
-    def full(self) -> bool:
-        return self.pairs == self._limit
-
-    def write(self, row: Row) -> bool:
-        """Write a pair if there is room for it; returns whether there was."""
-        if self.full:
-            return False
-        lines = [row.source, row.target][: len(self._codes)]
-        for code, line in zip(self._codes, lines, strict=True):
-            if code in self.words:
-                self.words[code] += word_counter(code)(line)
-        if self.placeholders is not None:
-            self.counted.update(self.placeholders.count(row.source, row.target))
-        if self._reference is not None:
-            lines += map(self._reference, row.raw[1:])
-            self.references.append((row.target, row.raw[1]))
-            targets = (row.target, *map(self._further_target, row.raw[2:]))
-            self.keys.append((key(row.source), tuple(map(key, targets))))
-        for file, line in zip(self._files, lines, strict=True):
-            file.write(line + "\n")
-        self.pairs += 1
-        return True
 
 
 def normalisers_of(settings: NormaliseSettings) -> list[Normaliser]:
@@ -183,22 +108,6 @@ def assigned_rows(
     elif name == "train" and settings.held_out == "remove":
         assigned = without_held_out(assigned, held_out_keys(writers, paths, inputs), dropped)
     return assigned
-
-
-def fill(writers: dict[str, Writer], assigned: Iterable[tuple[str, Row]], origins: Places | None) -> int:
-    """Write rows until the writers are full; returns the number of those written.
-
-    `origins` says where raw lines come from, as far as that is known.
-    """
-    count = 0
-    for split, row in assigned:
-        if writers[split].write(row):
-            count += 1
-            if origins is not None:
-                writers[split].places.add(*origins.of(row.number))
-        elif all(writer.full for writer in writers.values()):
-            break
-    return count
 
 
 def held_out_keys(writers: Mapping[str, Writer], train: Sequence[Path], inputs: Inputs) -> set[tuple[str, str]]:
@@ -262,24 +171,37 @@ def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
         )
 
 
-def run(inputs: Inputs) -> str:
-    settings, codes, folder = inputs.settings, inputs.settings.languages, inputs.summary.parent
-    normalisers = normalisers_of(settings)
-    raw = read_raw_summary(inputs.raw, codes)
-    check_split(settings.split, raw)
-    references, training = raw.references, raw.training
-    texts = {
-        name: [inputs.raw.parent / text for text in raw_names(name, codes, references.get(name, 1))]
-        for name in raw.pairs
-    }
-    split_test = [TEST] if isinstance(settings.split, GroupSplit) else []
-    held_out = list(dict.fromkeys(("dev", *split_test, *raw.held_out))) if len(codes) > 1 else []
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """The writers of all splits, closed; numbers of lines read, and of pairs left out by reason, by raw text."""
+
+    writers: dict[str, Writer]
+    read: dict[str, int]
+    dropped: dict[str, Counter[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Overlaps:
+    """Numbers of pairs of dev and test sets that are in train too (by side and as one pair), and in dev."""
+
+    in_train: dict[str, dict[str, int]]
+    in_dev: dict[str, int]
+
+
+def write_texts(
+    inputs: Inputs, raw: RawSummary, texts: Mapping[str, Sequence[Path]], held_out: Sequence[str], target: Normaliser
+) -> Written:
+    """Write the texts of all splits beside the summary, and remove an old summary.
+
+    Raises ArtifactError for a split without pairs.
+    """
+    settings, training = inputs.settings, raw.training
     read_counts: dict[str, int] = {}
     dropped: dict[str, Counter[str]] = {}
     # All texts get their names together, after the last one is written; the summary comes after them.
     with contextlib.ExitStack() as stack:
         writers = {
-            name: Writer(name, settings, normalisers[-1], references.get(name, 1), folder, stack)
+            name: Writer(name, settings, target, raw.references.get(name, 1), inputs.summary.parent, stack)
             for name in (training, *held_out)
         }
         # Train last: what dev and test sets have may be left out of it.
@@ -298,41 +220,85 @@ def run(inputs: Inputs) -> str:
             read_counts[name] = lines + earlier.total() - earlier["other_segment"]
             dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
         for name, writer in writers.items():
-            origin = name if name in texts else training
             if not writer.pairs:
-                raise ArtifactError(
-                    " and ".join(map(str, texts[origin][: len(codes)])),
-                    f"have no {units(codes)} for {name} after normalisation ({words(dropped[origin])})",
-                    "check the texts and recipe.normalisation"
-                    + (", and split.every and split.longest" if settings.split and name not in texts else ""),
-                )
+                origin = name if name in texts else training
+                raise _without_pairs(name, settings, texts[origin], dropped[origin], divided=name not in texts)
         inputs.summary.unlink(missing_ok=True)
-    looks_tokenised = shares_of(
+    return Written(writers, read_counts, dropped)
+
+
+def _without_pairs(
+    name: str, settings: NormaliseSettings, paths: Sequence[Path], dropped: Counter[str], divided: bool
+) -> ArtifactError:
+    """The error for a split without pairs; `divided` where it would have been a part of train."""
+    codes = settings.languages
+    return ArtifactError(
+        " and ".join(map(str, paths[: len(codes)])),
+        f"have no {units(codes)} for {name} after normalisation ({words(dropped)})",
+        "check the texts and recipe.normalisation"
+        + (", and split.every and split.longest" if settings.split and divided else ""),
+    )
+
+
+def tokenised_shares(
+    texts: Mapping[str, Sequence[Path]], normalisers: Sequence[Normaliser]
+) -> dict[str, dict[str, float]]:
+    """Shares of raw texts that look tokenised, by split and language; a warning names them."""
+    shares = shares_of(
         (name, side.language, map(side.ordinary, read_lines(path)))
         for name, paths in texts.items()
         for side, path in zip(normalisers, paths, strict=False)
     )
-    if looks_tokenised:
-        log.warning("warning: %s", tokenised_words(looks_tokenised))
-    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
-    warn_of_losses(round_trip, settings.normalisation)
+    if shares:
+        log.warning("warning: %s", tokenised_words(shares))
+    return shares
+
+
+def overlaps_of(inputs: Inputs, writers: Mapping[str, Writer], held_out: Sequence[str], training: str) -> Overlaps:
+    """How many pairs of dev and test sets are in train and in dev."""
     in_train: dict[str, dict[str, int]] = {}
     if held_out:
-        train = [folder / name for name in writers[training].names]
+        train = [inputs.summary.parent / name for name in writers[training].names]
         in_train = found_in_train({name: writers[name].keys for name in held_out}, train, inputs.threads)
     in_dev = {name: pairs_among(writers[name].keys, writers["dev"].keys) for name in held_out if name != "dev"}
-    spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}
+    return Overlaps(in_train, in_dev)
+
+
+def log_splits(writers: Mapping[str, Writer], codes: Languages, overlaps: Overlaps) -> None:
+    """Log the pairs of every split, and warn where many of dev or a test set are in train or in dev."""
     for name, writer in writers.items():
-        counted = f"; {counted_placeholders(spans[name])}" if name in spans else ""
-        log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train.get(name, {})), counted)
-        warn_of_repeated(name, in_train.get(name, {}).get("pair", 0), writer.pairs)
-        if notable({"repeated": in_dev.get(name, 0)}, writer.pairs):
+        in_train, in_dev = overlaps.in_train.get(name, {}), overlaps.in_dev.get(name, 0)
+        counted = f"; {counted_placeholders(writer.counted)}" if writer.placeholders else ""
+        log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train), counted)
+        warn_of_repeated(name, in_train.get("pair", 0), writer.pairs)
+        if notable({"repeated": in_dev}, writer.pairs):
             log.warning(
                 "warning: %.1f %% of the pairs of %s are in dev too, which chooses settings of searches: scores on it "
                 "are too high for new text; take other pairs for one of them.",
-                100 * in_dev[name] / writer.pairs,
+                100 * in_dev / writer.pairs,
                 name,
             )
+
+
+def run(inputs: Inputs) -> str:
+    settings, codes, folder = inputs.settings, inputs.settings.languages, inputs.summary.parent
+    normalisers = normalisers_of(settings)
+    raw = read_raw_summary(inputs.raw, codes)
+    check_split(settings.split, raw)
+    texts = {
+        name: [inputs.raw.parent / text for text in raw_names(name, codes, raw.references.get(name, 1))]
+        for name in raw.pairs
+    }
+    split_test = [TEST] if isinstance(settings.split, GroupSplit) else []
+    held_out = list(dict.fromkeys(("dev", *split_test, *raw.held_out))) if len(codes) > 1 else []
+    written = write_texts(inputs, raw, texts, held_out, normalisers[-1])
+    writers = written.writers
+    looks_tokenised = tokenised_shares(texts, normalisers)
+    round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
+    warn_of_losses(round_trip, settings.normalisation)
+    overlaps = overlaps_of(inputs, writers, held_out, raw.training)
+    log_splits(writers, codes, overlaps)
+    spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     files = {path.name: path for path in (*inputs.held_out, *(path for paths in texts.values() for path in paths))}
     write_json(
@@ -341,13 +307,13 @@ def run(inputs: Inputs) -> str:
             **dict(zip(("source", "target"), codes, strict=False)),
             "pairs": {name: writer.pairs for name, writer in writers.items()},
             "words": {name: writer.words for name, writer in writers.items()},
-            "read": read_counts,
-            "dropped": dropped,
-            # Not those of a split: they are never too long, and would be as many numbers as pairs.
+            "read": written.read,
+            "dropped": written.dropped,
+            # Places of a split are left out: its pairs are never too long, and places would be many numbers.
             "places": {name: writers[name].places.runs for name in raw.places},
             "limits": settings.limits,
-            "found_in_train": in_train,
-            "found_in_dev": in_dev,
+            "found_in_train": overlaps.in_train,
+            "found_in_dev": overlaps.in_dev,
             "round_trip_bleu": round_trip,
             **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
             "split": settings.split and recorded(settings.split),
@@ -361,8 +327,8 @@ def run(inputs: Inputs) -> str:
         },
     )
     kept = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
-    all_dropped = left_out(sum(dropped.values(), Counter()))
-    return f"{sum(read_counts.values()):,} {units(codes)} read: {kept}{all_dropped}"
+    all_dropped = left_out(sum(written.dropped.values(), Counter()))
+    return f"{sum(written.read.values()):,} {units(codes)} read: {kept}{all_dropped}"
 
 
 def _shared(counts: dict[str, int]) -> str:

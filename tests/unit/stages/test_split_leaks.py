@@ -16,8 +16,9 @@ from workflow_src.config.datasets import GroupSplit
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.characters import key
 from workflow_src.data.normalise import Normaliser
+from workflow_src.data.split_writer import NormaliseSettings
 from workflow_src.data.splits import Row, divided
-from workflow_src.stages.normalise import NormaliseSettings, normalising
+from workflow_src.stages.normalise import normalising
 
 SWITCHES = ("romanian", "moses_punctuation", "moses_tokenise", "lowercase")
 SETTINGS = [
