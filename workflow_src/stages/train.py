@@ -289,11 +289,11 @@ def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], histor
 
 
 def _summary(validation: Validation, progress: Progress) -> str:
-    """Summary of a training in a line; a fault that its last figures show is logged."""
-    last_figures = progress.history[-1] if progress.history else {}
-    if validation.fault and last_figures and (fault := validation.fault(last_figures)):
+    """Summary of a training in a line; a fault that the figures of its weights show is logged."""
+    kept = progress.history[progress.chosen] if progress.history else {}
+    if validation.fault and kept and (fault := validation.fault(kept)):
         log.warning("warning: %s", fault)
-    figures = {name: round(value, 3) for name, value in last_figures.items() if name.startswith("dev_")}
+    figures = {name: round(value, 3) for name, value in kept.items() if name.startswith("dev_")}
     minutes = _minutes(progress.seconds)
     return f"{progress.step} updates in {minutes} minutes, {figures}"
 

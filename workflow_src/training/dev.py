@@ -49,6 +49,8 @@ class Validation:
     criterion: str
     smallest: bool = False
     fault: Callable[[Mapping[str, float]], str | None] | None = None
+    # Computes what needs most memory.
+    rehearse: Callable[[nn.Module], None] = lambda _model: None
 
 
 class CorpusNormalisation(Lenient):
@@ -125,7 +127,17 @@ class Dev:
     def validation(self, declared: DevFigures) -> Validation:
         """The figures that a family declares, on this dev set."""
         figures = functools.partial(self.figures, declared=declared)
-        return Validation(figures, declared.criterion, declared.smallest, declared.fault)
+        rehearse = functools.partial(self.rehearse, declared=declared)
+        return Validation(figures, declared.criterion, declared.smallest, declared.fault, rehearse)
+
+    @torch.no_grad()
+    def rehearse(self, model: nn.Module, declared: DevFigures) -> None:
+        """Measure the largest batch, and search for the longest sentences; the results are dropped."""
+        largest = max(self.batches(), key=lambda batch: batch.source.numel() + batch.target.numel())
+        declared.measure(model, largest, self.keys(largest))
+        longest = sorted(self.sources(), key=len)[-BATCH:]
+        for search in declared.searches.values():
+            search_all(functools.partial(search, model), longest, BATCH, self.runtime.device)
 
     def translate(self, search: Callable[[Tensor], Hypotheses]) -> list[list[int]]:
         """Tokens of the first sentences under a search."""

@@ -6,12 +6,12 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from workflow_src.config.sizes import sized_number
 from workflow_src.data.batching import epoch_batches
@@ -26,6 +26,7 @@ from workflow_src.training.state import Progress, StateFolder, pack_optimiser, u
 from workflow_src.training.update import Part, Task, Updater
 
 log = logging.getLogger("continuum")
+T = TypeVar("T")
 
 # Actions before an update; all processes take the largest that one of them asks for.
 GO_ON, SAVE, STOP = range(3)
@@ -106,6 +107,9 @@ class Trainer:
                 raise ArtifactError(task.corpus.prefix, "has no pairs to train on", "encode it again")
             # A batch that memory does not suffice for ends training now, not after hours.
             self.updater.rehearse()
+            moments = self.updater.moments_to_come()
+            self._on_dev("while validating before the first update", self.validation.rehearse)
+            del moments
         if self.validate_start and task.max_steps and not (progress.step or progress.history):
             self._validate()
         if progress.validated < progress.step and self._validates():
@@ -256,17 +260,26 @@ class Trainer:
             self.snapshots = [*self.snapshots, weights][-count:]
 
     def _figures(self) -> dict[str, float]:
-        """Figures on dev. Validation changes nothing, so a signal ends it at once."""
+        """Figures on dev."""
+        return self._on_dev(f"while validating after update {self.progress.step}", self.validation.figures)
+
+    def _on_dev(self, when: str, compute: Callable[[nn.Module], T]) -> T:
+        """What `compute` returns of the model. Validation changes nothing, so a signal ends it at once."""
         self.model.eval()
-        when = f"while validating after update {self.progress.step}"
         fix = "choose a smaller preset, shorter dev sentences, or a device with more memory"
         try:
             with device_memory.reported_as(lambda message: (f"{when} ({message})", fix)), self.preemption.at_once():
-                return self.validation.figures(self.model)
+                return compute(self.model)
         finally:
             self.model.train()
 
     def _choose_weights(self) -> None:
+        """Put the weights that `keep` asks for into the model."""
+        progress = self.progress
+        if self.task.config.keep == "best" and progress.history:
+            ranks = self._ranks()
+            progress.chosen = ranks.index(max(ranks))
+            log.info("the weights of update %d are kept", progress.history[progress.chosen]["step"])
         count = self.task.group.from_first(len(self.snapshots))
         if count:
             weights = weights_of(self.model)
@@ -277,7 +290,6 @@ class Trainer:
             set_weights(self.model, {name: tensor.to(weights[name]) for name, tensor in mean.items()}, "chosen")
         if count > 1 and self.task.config.keep == "average":
             figures = self._figures()
-            progress = self.progress
             progress.history.append({**self.reporter.entry(progress, self.window, figures), "averaged": count})
             log.info("average of the last %d: %s", count, "  ".join(f"{k} {v:.4g}" for k, v in figures.items()))
         self.model.eval()

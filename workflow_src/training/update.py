@@ -130,14 +130,21 @@ class Updater:
         where memory does not suffice.
         """
         task = self.task
-        copies = (0 if self.optimiser.state else 2) + (task.parts_per_update > task.group.size)
+        other_parts = int(task.parts_per_update > task.group.size)
         for rows in largest_batches(task.corpus, task.part_tokens):
             with self._reported("for the largest batch of this training,", rows):
-                reserved = [torch.empty_like(parameter) for parameter in self._learnt() for _ in range(copies)]
+                reserved = self.moments_to_come() + self._copies(other_parts)
                 # At the end of training, when all terms of a loss are computed.
                 self._loss_and_gradient(rows, task.max_steps - 1)
                 del reserved
             self.optimiser.zero_grad(set_to_none=True)
+
+    def moments_to_come(self) -> list[Tensor]:
+        """Tensors that take the memory of the optimiser's moments, which the first update makes; then none."""
+        return [] if self.optimiser.state else self._copies(2)
+
+    def _copies(self, count: int) -> list[Tensor]:
+        return [torch.empty_like(parameter) for parameter in self._learnt() for _ in range(count)]
 
     def update(self, step: int, parts: list[Part]) -> Figures:
         """Update number `step`, from 0, on all parts of its batch. Returns figures, `skipped` among them.

@@ -21,6 +21,7 @@ from workflow_src.losses.draws import seed_of
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device_memory import is_out_of_memory
 from workflow_src.training import update
+from workflow_src.training.dev import Validation
 from workflow_src.training.update import Part, describe, learning_rate
 from workflow_src.types import LossTerms, TrainingContext
 
@@ -323,6 +324,17 @@ def test_a_batch_that_is_too_large_ends_training_before_the_first_update(make_tr
     shape = f"{len(rows)} pairs, {tiny.train.source_lengths[rows].max() + 1} source and "
     assert shape in stopped.value.problem and "largest batch" in stopped.value.problem
     assert stopped.value.fix == "lower training.batch_tokens (150) or raise training.accumulate (1)"
+    assert trainer.progress.step == 0 and trainer.states.load() is None
+
+
+def test_a_dev_set_that_needs_too_much_memory_ends_training_before_the_first_update(make_trainer):
+    def lacking(_model):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    validation = Validation(lambda _model: {"dev": 0.0}, "dev", rehearse=lacking)
+    trainer = make_trainer("transformer", state="s", validation=validation)
+    with pytest.raises(OutOfMemory, match="while validating before the first update"):
+        trainer.run()
     assert trainer.progress.step == 0 and trainer.states.load() is None
 
 

@@ -310,6 +310,7 @@ def test_keep_best_gives_the_weights_of_the_largest_score(make_trainer, compare,
     trainer = make_trainer("transformer", keep="best", validation=scripted(scores, validated), validate_every=4)
     trainer.run()
     assert compare.equal(trainer.model, validated[best])
+    assert trainer.progress.history[trainer.progress.chosen]["step"] == 4 * (best + 1)
 
 
 def test_keep_best_gives_the_weights_of_the_smallest_score_where_a_validation_says_so(make_trainer, compare):

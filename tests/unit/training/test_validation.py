@@ -27,7 +27,7 @@ from workflow_src.runtime.processes import Group
 from workflow_src.training import dev as dev_module
 from workflow_src.training.dev import Dev, open_dev
 from workflow_src.training.systems import load_system
-from workflow_src.types import Hypotheses
+from workflow_src.types import DevFigures, Hypotheses, Measured
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +60,27 @@ def same_twice(validation, model):
     assert all(torch.equal(tensor, weights[name]) for name, tensor in weights_of(model).items())
     assert all(parameter.grad is None for parameter in model.parameters())
     return first
+
+
+def test_the_rehearsal_computes_the_largest_shapes_of_a_validation(dev, tiny, tiny_settings):
+    shapes = {"loss": [], "search": []}
+
+    def measure(_model, batch, _keys):
+        shapes["loss"].append(batch.source.numel() + batch.target.numel())
+        return Measured({})
+
+    def search(_model, source):
+        shapes["search"].append(source.numel())
+        return Hypotheses([[] for _ in source], [0.0] * len(source))
+
+    validation = dev.validation(DevFigures(measure, {"dev_bleu": search}, "dev_bleu"))
+    model = untrained("transformer", tiny, tiny_settings)
+    validation.figures(model)
+    largest = {name: max(sizes) for name, sizes in shapes.items()}
+    for sizes in shapes.values():
+        sizes.clear()
+    validation.rehearse(model)
+    assert {name: max(sizes) for name, sizes in shapes.items()} == largest
 
 
 def test_bleu_of_the_references_themselves_is_100(dev, tiny):
