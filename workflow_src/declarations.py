@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from workflow_src.errors import DeclarationError
+from workflow_src.errors import ConfigError, DeclarationError, reason_of
 from workflow_src.spec import (
     DEFAULTS_NUMBERS,
     GOES_WITH,
@@ -21,6 +22,7 @@ from workflow_src.spec import (
     phrase,
 )
 from workflow_src.spec.fields import Code
+from workflow_src.spec.settings import PART_CHARACTERS
 
 # Settings that every model has: its width, and how long a sentence may be.
 MODEL_FIELDS = ("dim", "max_positions")
@@ -90,11 +92,15 @@ def check(members: ByKind) -> None:
     for kind, faults_of in FAULTS.items():
         for member in members[kind].values():
             where = f'{kind} "{member.name}"'
-            faults = [*faults_of(member, members), *_roles(getattr(member, "needs", ()), traits)]
-            for label in _labels(member):
-                if (other := taken.setdefault(label, where)) != where:
-                    faults.append(('has the {} "{}"'.format(*label) + f", as {other} has", "change it"))
-            for problem, fix in faults:
+            owners = {label: taken.setdefault(label, where) for label in _labels(member)}
+            shared = [
+                ('has the {} "{}"'.format(*label) + f", as {other} has", "change it")
+                for label, other in owners.items()
+                if other != where
+            ]
+            # Checks rely on those before them, so that nothing is checked after the first fault.
+            needs = getattr(member, "needs", ())
+            for problem, fix in itertools.chain(faults_of(member, members), _roles(needs, traits), shared):
                 raise DeclarationError(where, problem, fix)
 
 
@@ -157,8 +163,6 @@ def _search(search: Search, members: ByKind) -> Faults:
     twin = next(other.name for other in searches.values() if other.settings is settings)
     if twin != search.name:
         yield f'has the settings class of search "{twin}"', "derive a class of its own"
-    for name in settings.model_fields:
-        yield from _setting(search, name)
     if MODEL not in search.needs:
         yield f'needs no role "{MODEL}", which the system itself fills', "add it"
     if search.series is None and (search.traceable or search.even_steps):
@@ -166,6 +170,8 @@ def _search(search: Search, members: ByKind) -> Faults:
     yield from _unknown("has the series", [search.series], settings.model_fields)
     yield from _unknown("names the search", [search.baseline, search.control], searches)
     yield from _unknown("names the family", search.families, members["family"])
+    for name in settings.model_fields:
+        yield from _setting(search, name)
 
 
 def _setting(search: Search, name: str) -> Faults:
@@ -174,27 +180,38 @@ def _setting(search: Search, name: str) -> Faults:
     for names, why in RESERVED:
         if name in names:
             yield f"{has}, and {why}", "rename it"
-    if not _is_format(option.part, (settings.default(name), 1, 1.0, "a")):
-        yield f'{has} with the part "{option.part}"', "write a format of one value"
     yield from _unknown(f"{has} for the role", [option.role], search.needs)
     yield from _unknown(f"{has} only with", [option.only_with], settings.model_fields)
     if option.only_with in settings.model_fields and settings.default(option.only_with):
         yield f"{has} only with {option.only_with}", "name a setting that is off by default"
-    if option.always and not _shown(search, name):
+    rows = []
+    for value in (settings.default(name), *(option.tune or _others(settings, name))):
+        with contextlib.suppress(ValueError):
+            rows.append(settings.model_validate({name: value}))
+    # Values under tune may need other values of other settings.
+    tuned = [settings.model_construct(**{name: value}) for value in option.tune]
+    for row in (*rows, *tuned) if option.part is not None else ():
+        try:
+            row.name_part(name)
+        except ConfigError as error:
+            problem = f"{has}, whose part of names does not fit {error.value!r}: {error.problem}"
+            yield problem, f"write a format of one value, or a function, that gives {PART_CHARACTERS}"
+    shown = set()
+    # Labels of other settings may look up searches, which are declared after this check.
+    for row in rows if option.always else ():
+        try:
+            shown.add(search.shown(row))
+        except Exception as failure:
+            # Functions of a plug-in may raise anything.
+            yield (
+                f"has no label where {name} is {getattr(row, name)!r}: {reason_of(failure)}",
+                "correct label or details",
+            )
+    if option.always and len(shown) < len({getattr(row, name) for row in rows}):
         yield (
             f"{has} in every decode's name and in no label, so that two rows look alike",
             "show it in label or details",
         )
-
-
-def _shown(search: Search, name: str) -> bool:
-    """Whether rows of a search that differ in a setting have different labels; True where no two values can be made."""
-    values = search.settings.option(name).tune or _others(search.settings, name)
-    rows = []
-    for value in (search.settings.default(name), *values):
-        with contextlib.suppress(ValueError):
-            rows.append(search.settings.model_validate({name: value}))
-    return len(set(map(search.shown, rows))) == len({getattr(row, name) for row in rows})
 
 
 def _others(settings: type[SearchSettings], name: str) -> tuple[Any, ...]:
@@ -207,17 +224,6 @@ def _others(settings: type[SearchSettings], name: str) -> tuple[Any, ...]:
     if isinstance(default, int | float):
         return (default + 1, default - 1, default / 2)
     return (1, 0.5, "other", ("other",), (1,), (2,))
-
-
-def _is_format(part: Any, values: Iterable[Any]) -> bool:
-    """Whether a part of names is None, a function, or a format of a value of some kind."""
-    if part is None or callable(part):
-        return True
-    for value in values:
-        with contextlib.suppress(ValueError, TypeError, LookupError):
-            part.format(value)
-            return True
-    return False
 
 
 def _family(family: Family, members: ByKind) -> Faults:

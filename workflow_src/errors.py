@@ -25,6 +25,11 @@ def short_repr(value: Any) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 4] + " ..."
 
 
+def reason_of(failure: BaseException) -> str:
+    """What an exception says, on one line and without a full stop; its class where it says nothing."""
+    return " ".join(str(failure).split()).removesuffix(".") or type(failure).__name__
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str | None:
     """The allowed name that is most like `name`, or None where none is."""
     return next(iter(difflib.get_close_matches(name, list(allowed), n=1, cutoff=0.6)), None)

@@ -23,7 +23,7 @@ from typing import Any
 import pydantic
 
 from workflow_src.declarations import check, check_sections, code_of
-from workflow_src.errors import DeclarationError
+from workflow_src.errors import DeclarationError, reason_of
 from workflow_src.spec import (
     Analysis,
     Engine,
@@ -259,8 +259,7 @@ def import_object(reference: str) -> Any:
         return getattr(importlib.import_module(module), name)
     except Exception as failure:
         # A module of a plug-in is the user's code, which may raise anything.
-        reason = " ".join(str(failure).split()).removesuffix(".") or type(failure).__name__
-        raise DeclarationError(f'"{reference}"', f"cannot be imported: {reason}", "correct it") from failure
+        raise DeclarationError(f'"{reference}"', f"cannot be imported: {reason_of(failure)}", "correct it") from failure
 
 
 def import_plugins() -> None:
@@ -338,8 +337,7 @@ def _plugin(name: str) -> LoadedPlugin:
         wrong: Exception = failure
         if isinstance(failure, pydantic.ValidationError):
             wrong = config_error(failure, None, failure.title, failure.title)
-        reason = " ".join(str(wrong).split()).removesuffix(".")
-        raise DeclarationError(where, f"cannot be imported: {reason}") from failure
+        raise DeclarationError(where, f"cannot be imported: {reason_of(wrong)}") from failure
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):
         raise DeclarationError(where, "has no PLUGIN of type workflow_src.spec.Plugin", "add it")

@@ -508,10 +508,47 @@ def test_whoever_learns_lengths_learns_them_with_a_weight():
     assert {"lvm", "nat", "cmlm", "lanmt", "inat", "tagger", "inference-network"} <= set(checked)
 
 
-@pytest.mark.parametrize("part", ["-size{:q}", "-{}-{}", "-{0[x]}", "-{"])
-def test_the_part_of_a_name_is_a_format_of_one_value(part):
-    problem = wrong_search(size=(Annotated[int, Option(part=part)], 3))
-    assert problem == f'has the setting "size" with the part "{part}"'
+@pytest.mark.parametrize(
+    ("part", "kind", "default", "tune"),
+    [
+        *((part, int, 3, ()) for part in ("-size{:q}", "-{}-{}", "-{0[x]}", "-{", "/size{}", "-size {}")),
+        ("-size{:d}", float, 1.5, ()),
+        # Only a value that dev may choose does not fit.
+        ("-size{:d}", float | None, None, (0.5,)),
+        ("-size{}", str, "a", ("a", "b/c")),
+        (lambda value: None, int, 3, ()),
+        (lambda value: {3: "-three"}[value], int, 3, (4,)),
+    ],
+)
+def test_the_part_of_a_name_fits_every_value_and_names_of_files(part, kind, default, tune):
+    problem = wrong_search(size=(Annotated[kind, Option(part=part, tune=tune)], default))
+    assert problem.startswith('has the setting "size", whose part of names does not fit ')
+
+
+@pytest.mark.parametrize("label", [lambda chosen: chosen.sise, lambda chosen: {3: "three"}[chosen.size]])
+def test_every_value_of_a_setting_in_every_name_has_a_label(label):
+    size = Annotated[int, Option(part="-{}", always=True)]
+    settings = pydantic.create_model("Right", __base__=registry.searches()["greedy"].settings, size=(size, 3))
+    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=settings, label=label)
+    with pytest.raises(DeclarationError) as refused:
+        check(declared(search=wrong))
+    assert refused.value.problem.startswith("has no label where size is ")
+
+
+def test_a_value_that_is_no_part_of_a_name_is_refused_in_its_decode(plugin):
+    setting = 'tone: Annotated[str, spec.Option(part="-{}")] = "plain"'
+    change = f"from typing import Annotated\nclass Toned(spec.SearchSettings):\n    {setting}\n"
+    change += "search = dataclasses.replace(search, settings=Toned)\n"
+    change += "PLUGIN = dataclasses.replace(PLUGIN, searches=(search,))\n"
+    systems = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
+    decodes = [{"system": "mine", "search": "other-search", "tone": "loud"}]
+    more = {"plugins": [plugin(change)], "systems": systems}
+    loaded = load_experiment("smoke", decodes=decodes, **more)
+    assert [decode.name for decode in loaded.decodes] == ["other-search-loud"]
+    with pytest.raises(ConfigError) as refused:
+        load_experiment("smoke", decodes=[decodes[0] | {"tone": "../loud"}], **more)
+    fields = {"setting": "decodes[0].tone", "value": "../loud"}
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_the_name_of_an_engine_ends_where_its_compute_type_begins():
@@ -572,6 +609,8 @@ def test_a_family_that_cannot_be_used_is_refused(changes, words):
     ("changes", "words"),
     [
         ({"series": "nothing"}, 'the series "nothing"'),
+        # Its settings are in every label, so that labels are looked at too.
+        ({"settings": Settings, "series": "nothing"}, 'the series "nothing"'),
         ({"baseline": "nothing"}, 'the search "nothing"'),
         ({"control": "nothing"}, 'the search "nothing"'),
         ({"families": ("nothing",)}, 'the family "nothing"'),

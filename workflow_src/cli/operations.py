@@ -18,7 +18,7 @@ from workflow_src.config.resolved import System
 from workflow_src.config.roles import fill, named_systems, needs, of_the_family
 from workflow_src.config.rules import Work
 from workflow_src.decoding.settings import RESCORER
-from workflow_src.errors import ArtifactError, InputError
+from workflow_src.errors import ArtifactError, InputError, reason_of
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.records.provenance import code_digest, installed_version
 from workflow_src.registry import search_of
@@ -167,8 +167,8 @@ class Operations:
                 self.counts[digest] = count(counting, networks)
             except Exception as failure:
                 # Networks and searches of plug-ins may need more than zeros.
-                reason = " ".join(str(failure).split()) or type(failure).__name__
-                print(f"warning: hours leave out what cannot be counted ({kind}): {reason}", file=sys.stderr)
+                problem = f"hours leave out what cannot be counted ({kind}): {reason_of(failure)}"
+                print(f"warning: {problem}", file=sys.stderr)
                 self.counts[digest] = None
         return self.counts[digest]
 

@@ -94,11 +94,15 @@ def _decodes(
         for word in _as_tuple(section.engine or system.family.engine or default_engine().name):
             engine, compute_type = _engine(word, system, search, tried, engine_place, where)
             part = "" if engine is default_engine() else f"-{engine.word(compute_type)}"
+            try:
+                decode_name = _name(section, settings, listed, part)
+            except ConfigError as error:
+                raise error.within(where) from error
             decodes.append(
                 Decode(
                     system=system.name,
                     search=search.name,
-                    name=_name(section, settings, listed, part),
+                    name=decode_name,
                     values=settings,
                     engine=engine.name,
                     compute_type=compute_type,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, get_args
 
 from pydantic.dataclasses import dataclass
 
-from workflow_src.errors import ConfigError
+from workflow_src.errors import ConfigError, reason_of, short_repr
 from workflow_src.spec.fields import CHECKED
 from workflow_src.spec.sections import Frozen
+
+# Parts of decodes' names, which are names of files; numbers may have the + of 1e+20.
+PART, PART_CHARACTERS = re.compile(r"[A-Za-z0-9._+-]*"), "letters, digits, -, _, . and +"
 
 
 @dataclass(frozen=True, config=CHECKED)
@@ -21,7 +25,8 @@ class Option:
 
     required  every decode of a configuration must have it
     tune      dev may choose it, usually from these values
-    part      its part of a decode's name: a format such as "-size{:g}", or a function of the value
+    part      its part of a decode's name: a format such as "-size{:g}", or a function of the value; it has letters,
+              digits, -, _, . and +
     always    the part also stands there when the value is the field's default
     role      the value names a system that fills this role of the search
     carried   bundles may carry the system that it names: `carries` of a system in a configuration
@@ -152,13 +157,23 @@ class SearchSettings(Frozen):
                 raise error.within(section)
 
     def name_part(self, name: str) -> str:
-        """Part of a decode's name that comes from one setting."""
-        part, value = self.option(name).part, getattr(self, name)
+        """Part of a decode's name that comes from one setting. Raises ConfigError for one that is no part of a file's
+        name."""
+        part, value, words = self.option(name).part, getattr(self, name), name.replace("_", "-")
         if part is None:
-            return f"-{name.replace('_', '-')}{value}"
-        if value is None and not callable(part):
-            return f"-no-{name.replace('_', '-')}"
-        return part(value) if callable(part) else part.format(value)
+            text: Any = f"-{words}{value}"
+        elif value is None and not callable(part):
+            text = f"-no-{words}"
+        else:
+            try:
+                text = part(value) if callable(part) else part.format(value)
+            except Exception as failure:
+                # A part may be a function of a plug-in, which may raise anything.
+                raise ConfigError(name, value, problem=reason_of(failure), hint="choose another value") from failure
+        if not isinstance(text, str) or not PART.fullmatch(text):
+            problem = f"its part of the decode's name is {short_repr(text)}"
+            raise ConfigError(name, value, problem=problem, allowed=PART_CHARACTERS)
+        return text
 
     def name_parts(self) -> str:
         """Part of the names of files that comes from the settings, behind the search's name: `-4-quantile0.6`."""
