@@ -194,7 +194,7 @@ def _panel(panel: Panel, number: int, series: Sequence[Series], shown: alt.Param
     base = base.encode(stroke=alt.Stroke("series:N", scale=scale(colours), legend=legend))
     dashes = [DASHES[one.dash % len(DASHES)] for one in series]
     dash = alt.StrokeDashValue(DASHES[0], condition=conditions(dashes))
-    shape = alt.Shape("series:N", scale=scale([SHAPES.get(one.marker, "circle") for one in series]), legend=legend)
+    shape = alt.Shape("series:N", scale=scale([SHAPES[one.marker] for one in series]), legend=legend)
     fill = alt.Fill("series:N", scale=scale([PAPER if one.hollow else one.colour for one in series]), legend=legend)
     tips = [
         alt.Tooltip("name:N", title="row"),

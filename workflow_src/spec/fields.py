@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
+
+from workflow_src.errors import ConfigError
 
 CHECKED = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False, extra="forbid")
 # Names become parts of names of files and of rules; an engine's is followed by "-" and its compute type.
@@ -19,3 +22,14 @@ Identifier = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Title = Annotated[str, Field(min_length=1)]
 # An object that jobs import: "module:object".
 Code = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
+
+
+def _colour(value: str) -> str:
+    if not re.fullmatch("#[0-9a-fA-F]{6}", value):
+        raise ConfigError("", allowed="# and six hexadecimal digits, such as #0072b2")
+    return value
+
+
+# Charts and pages use colours as they are; `evaluation.charts` has a shape for every marker.
+Colour = Annotated[str, AfterValidator(_colour)]
+Marker = Literal["o", "s", "D", "d", "^", "v", "<", ">", "P", "X", "*", "p", "h"]

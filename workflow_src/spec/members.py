@@ -13,7 +13,7 @@ from pydantic import FilePath
 from pydantic.dataclasses import dataclass
 
 from workflow_src.spec.analyses import Analysis
-from workflow_src.spec.fields import CHECKED, Code, EngineName, Identifier, Name, Title, TrainingRule
+from workflow_src.spec.fields import CHECKED, Code, Colour, EngineName, Identifier, Marker, Name, Title, TrainingRule
 from workflow_src.spec.filters import Filter
 from workflow_src.spec.generators import Generator
 from workflow_src.spec.metrics import Metric
@@ -49,10 +49,10 @@ class Look:
     `light` and `dark` replace the colour where a page is light or dark; None: the colour itself.
     """
 
-    colour: str | None = None
-    marker: str | None = None
-    light: str | None = None
-    dark: str | None = None
+    colour: Colour | None = None
+    marker: Marker | None = None
+    light: Colour | None = None
+    dark: Colour | None = None
 
 
 # Candidates whose logits are held at once, at most, or those of one sentence, where a search is no series of positions.

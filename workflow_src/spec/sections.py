@@ -138,7 +138,8 @@ def config_error(failure: pydantic.ValidationError, raw: Any, whole: str, where:
     error = errors[0]
     location, value = _written(error, raw), error["input"]
     of_key = error["loc"][-1:] == ("[key]",) or error["type"] == "invalid_key"
-    section = ".".join(filter(None, [where, place(location[:-1] if of_key else location)]))
+    # Arguments without a name have a number.
+    section = ".".join(filter(None, [where, place(location[:-1] if of_key else location)])).replace(".[", "[")
     setting = f"a name in {section or whole}" if of_key else section or whole
     inner = error.get("ctx", {}).get("error")
     if isinstance(inner, ConfigError):
