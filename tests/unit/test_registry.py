@@ -125,6 +125,22 @@ def test_a_plug_in_is_declared_like_any_other_member(plugin):
     assert "other-family" not in registry.families()
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        "lambda settings, loaded: None",
+        "lambda settings, loaded: loaded.nothing",
+        "lambda settings, loaded: spec.Selection(('nobody',))",
+    ],
+)
+def test_an_analysis_that_selects_nothing_that_can_be_used_is_refused(plugin, select):
+    change = f"PLUGIN = change(rule='r', settings=Mine, select={select})"
+    name = plugin(f"{ANALYSIS}class Mine(spec.AnalysisSettings):\n    pass\n{change}")
+    with pytest.raises(DeclarationError) as refused:
+        Plan(load_experiment("smoke", plugins=[name])).analyses["other"]
+    assert refused.value.subject == 'analysis "other" of plug-in other' and "select" in refused.value.problem
+
+
 def test_a_configuration_names_plug_ins(plugin):
     systems = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
     decodes = [{"system": "mine", "search": "other-search"}]
@@ -301,6 +317,9 @@ def searches(changes: str) -> str:
         (searches("families=(family,)"), ("Search.families[0] is",)),
         (searches('name="other/search"'), ("Search.name is 'other/search'",)),
         (families('name="Other"'), ("Family.name is 'Other'",)),
+        (families('look=spec.Look("red")'), ("Look[0] is 'red'", "#0072b2")),
+        (families('look=spec.Look("#d55e00", dark="#12345")'), ("Look.dark is '#12345'", "#0072b2")),
+        (searches('look=spec.Look(marker="O")'), ("Look.marker is 'O'", "h, o, p, s, v")),
         (families("training_cost=len"), ("Family.training_cost", UNKNOWN)),
         (families("weights=len"), ('family "other-family"', "declares weights")),
         (searches("cost=len"), ("Search.cost", UNKNOWN)),

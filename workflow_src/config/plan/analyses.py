@@ -10,8 +10,8 @@ from workflow_src.config.datasets import TEST
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.plan.selection import at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
-from workflow_src.errors import ConfigError
-from workflow_src.spec import Analysis, AnalysisSettings, Use, compared, settings_json
+from workflow_src.errors import ConfigError, DeclarationError, InputError, reason_of, short_repr
+from workflow_src.spec import Analysis, AnalysisSettings, Selection, Use, compared, settings_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,8 @@ def analyses(loaded: Loaded) -> dict[str, PlannedAnalysis]:
     Analyses of table rows are measured on every test set, with the keys `NAME SET` for all but the main one.
 
     Raises ConfigError for an analysis that is switched on and has nothing to look at or cannot use its settings, and
-    for published figures at the references' lengths that name no row.
+    for published figures at the references' lengths that name no row; DeclarationError for one that selects nothing
+    that can be used.
     """
     _check_expected(loaded)
     settings = loaded.analyses
@@ -59,7 +60,7 @@ def analyses(loaded: Loaded) -> dict[str, PlannedAnalysis]:
 
 
 def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> PlannedAnalysis:
-    selected = analysis.select(settings, loaded)
+    selected = _selected(analysis, settings, loaded)
     if settings.enabled is True and not selected:
         raise ConfigError(
             f"analyses.{analysis.name}.enabled",
@@ -83,6 +84,26 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
         reads=selected.translations,
         hours=analysis.hours,
     )
+
+
+def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> Selection:
+    """What an analysis looks at. Raises DeclarationError where its `select`, which may be a plug-in's, does not say."""
+    owner = registry.members().owners.get(("analysis", analysis.name))
+    where = f'analysis "{analysis.name}"' + (f" of plug-in {owner.plugin.name}" if owner else "")
+    try:
+        selected = analysis.select(settings, loaded)
+    except InputError:
+        raise
+    except Exception as failure:
+        raise DeclarationError(where, f"has a select that fails: {reason_of(failure)}", "correct it") from failure
+    if not isinstance(selected, Selection):
+        problem = f"has a select whose result is {short_repr(selected)}"
+        raise DeclarationError(where, problem, "return a workflow_src.spec.Selection")
+    for system in selected.systems:
+        if system not in loaded.systems:
+            problem = f"has a select whose result names {short_repr(system)}, which is no system of the experiment"
+            raise DeclarationError(where, problem, "return some of its systems")
+    return selected
 
 
 def _check_expected(loaded: Loaded) -> None:
