@@ -31,6 +31,9 @@ Languages = Annotated[
 
 
 def _path(value: str) -> str:
+    if re.match("[A-Za-z][A-Za-z0-9+.-]*://", value):
+        hint = "name the file under files of a dataset, as those in config/datasets do, or download it"
+        raise ConfigError("", problem="it is a URL", allowed="a path", hint=hint)
     # Snakemake reads braces as wildcards.
     braces = "{" in value or "}" in value
     if not value or braces or any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in value):
@@ -49,6 +52,8 @@ def file_and_members(text: str) -> list[str]:
 
 def _as_list(value: Any) -> Any:
     """One text as a list of texts."""
+    if not isinstance(value, str | list | tuple):
+        raise ConfigError("", allowed="a path, or a list of paths")
     return [value] if isinstance(value, str) else value
 
 

@@ -530,6 +530,24 @@ def test_null_leaves_a_part_to_its_other_kind(part, other):
             {"texts": {"de": "", "en": "my.en"}},
             {"setting": "recipe.dataset.train[0].texts.de"},
         ),
+        (
+            {"texts": {"de": 3, "en": "my.en"}},
+            {"setting": "recipe.dataset.train[0].texts.de", "value": 3, "allowed": "a path, or a list of paths"},
+        ),
+        ({"texts": {"de": None, "en": "my.en"}}, {"setting": "recipe.dataset.train[0].texts.de", "value": None}),
+        ({"texts": {"de": ["my.de", 3], "en": "my.en"}}, {"setting": "recipe.dataset.train[0].texts.de[1]"}),
+        (
+            {"texts": {"de": "https://some.where/my.de", "en": "my.en"}},
+            {
+                "setting": "recipe.dataset.train[0].texts.de",
+                "value": "https://some.where/my.de",
+                "mentions": ("files",),
+            },
+        ),
+        (
+            {"table": "ftp://some.where/my.tsv", "columns": {"de": 0, "en": 1}},
+            {"setting": "recipe.dataset.train[0].table", "value": "ftp://some.where/my.tsv", "mentions": ("files",)},
+        ),
     ],
 )
 def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, fields):
