@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from workflow_src.cli.sizes import limit_in_words, sizes
-from workflow_src.cli.texts import looks_tokenised, own_text_counts
+from workflow_src.cli.texts import looks_tokenised, own_parts, own_text_counts
 from workflow_src.config import Plan, costs
+from workflow_src.config.datasets import TEST, GroupSplit, NthSplit
+from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import MISSING, ArtifactError, ConfigError
 from workflow_src.registry import import_plugins
@@ -19,6 +22,7 @@ def check(plan: Plan) -> Iterator[str]:
     import_plugins()
     check_files(plan)
     counts = own_text_counts(plan)
+    check_numbers(plan, counts)
     systems = ", ".join(plan.loaded.systems)
     yield (
         f"Experiment {plan.experiment} is valid: data recipe {plan.recipe.name}, systems {systems}, "
@@ -48,6 +52,50 @@ def check_files(plan: Plan) -> None:
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
             raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{relative}")
+
+
+def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
+    """Raises ConfigError for a split that takes more pairs than there are, and for more shards than sentences.
+
+    `counts` are those of the user's own texts; numbers that nobody knows before a download are not checked.
+    """
+    dataset, known = plan.loaded.dataset, _known_sentences(plan, counts)
+    split, train = dataset.split, known.get("train")
+    if train is not None and isinstance(split, GroupSplit):
+        if split.dev + split.test >= train:
+            problem = f"{split.dev} pairs of dev and {split.test} of test are not fewer than the {train} of train"
+            raise ConfigError(f"split of dataset {dataset.name}", problem=problem, hint="lower dev and test")
+        known |= {"train": train - split.dev - split.test, "dev": split.dev, TEST: split.test}
+    elif train is not None and isinstance(split, NthSplit):
+        if split.every > train:
+            allowed = f"{train} or less, the pairs of train"
+            raise ConfigError(f"split.every of dataset {dataset.name}", split.every, allowed=allowed)
+        known["dev"] = train // split.every
+    for name, limit in plan.recipe.limits.items():
+        if name in known:
+            known[name] = min(limit, known[name])
+    of_teachers = {teacher: [name for other, name in plan.distilled if other == teacher] for teacher in plan.teachers}
+    sharded = [
+        *((f"distillation.{name}", plan.distillation(name), splits) for name, splits in of_teachers.items()),
+        *((f"likelihood.{name}", plan.likelihood(name), ["train"]) for name in plan.scoring),
+        *((f"decode {decode.system}/{decode.name}", decode, decode.splits) for decode in plan.loaded.decodes),
+    ]
+    for where, section, names in sharded:
+        most = max((known.get(name, math.inf) for name in names), default=math.inf)
+        if section.shards > most:
+            allowed = f"{most} or less, the sentences of {' and '.join(names)}"
+            raise ConfigError(f"{where}.shards", section.shards, allowed=allowed)
+
+
+def _known_sentences(plan: Plan, counts: Mapping[str, int]) -> dict[str, int]:
+    """Sentences by split before it is cut: of texts that are the user's own as a whole, and of generated ones."""
+    dataset = plan.loaded.dataset
+    generated = {name: getattr(dataset.generated, name, None) for name in dataset.raw_splits}
+    known = {name: number for name, number in generated.items() if number}
+    known |= {name: counts[name] for name, parts in dataset.parts.items() if len(own_parts(plan, name)) == len(parts)}
+    if plan.monolingual_texts and all(name in counts for name in plan.monolingual_texts):
+        known[MONOLINGUAL] = sum(counts[name] for name in plan.monolingual_texts)
+    return known
 
 
 def _problem(path: str) -> str:

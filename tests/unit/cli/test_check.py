@@ -15,7 +15,7 @@ def mine(tmp_path, monkeypatch):
     """An experiment on text of its own, whose files are all there; a function that writes it with more of a dataset."""
     monkeypatch.chdir(tmp_path)
     for name in TEXTS:
-        (tmp_path / name).write_text("one line\n")
+        (tmp_path / name).write_text("one line\n" * (2 if name.startswith("train.") else 1))
 
     def write(systems=None, recipe=None, **dataset):
         texts = {
@@ -31,6 +31,12 @@ def mine(tmp_path, monkeypatch):
 
     write()
     return write
+
+
+def written(folder, monkeypatch, **content):
+    """A file with an experiment that adds to `smoke`."""
+    monkeypatch.chdir(folder)
+    (folder / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **content}))
 
 
 def refused() -> str:
@@ -84,8 +90,7 @@ def test_a_missing_distilled_text_is_named(mine, tmp_path):
     ],
 )
 def test_a_beam_beyond_the_vocabulary_is_refused(more, sentence, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
+    written(tmp_path, monkeypatch, **more)
     assert refused().startswith(f"error: {sentence}")
 
 
@@ -195,3 +200,54 @@ def test_pairs_beyond_max_length_are_a_warning(mine, tmp_path, capsys):
     mine(recipe={"max_length": "auto", "subwords": {"vocabulary_size": 300}})
     cli.main(["check", "mine.yaml"])
     assert "0.0 %" in capsys.readouterr().out.splitlines()[-1]
+
+
+def write_numbered(folder, lines):
+    for code in ("de", "en"):
+        (folder / f"train.{code}").write_text("".join(f"line {number}\n" for number in range(lines)))
+
+
+@pytest.mark.parametrize(
+    ("split", "sentence"),
+    [
+        ({"method": "connected-groups", "dev": 10, "test": 10}, "split of dataset own: "),
+        ({"method": "every-nth", "every": 21}, "split.every of dataset own is 21; "),
+    ],
+)
+def test_a_split_of_more_pairs_than_there_are_is_refused(mine, tmp_path, split, sentence):
+    mine(split=split, dev=[], **({} if "every" in split else {"test": []}))
+    write_numbered(tmp_path, 20)
+    assert refused().startswith(f"error: {sentence}") and "20" in refused()
+    # Its teacher translates train in two shards.
+    write_numbered(tmp_path, 22)
+    cli.main(["check", "mine.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ({"distillation": {"teacher": {"shards": 601}}}, "distillation.teacher.shards is 601; allowed: 600 or less"),
+        (
+            {"distillation": {"teacher": {"shards": 501}}, "recipe": {"name": "mine", "limits": {"train": 500}}},
+            "distillation.teacher.shards is 501; allowed: 500 or less",
+        ),
+        (
+            {"systems": {"lvm": {"data": "likely-by-teacher"}}, "likelihood": {"teacher": {"shards": 601}}},
+            "likelihood.teacher.shards is 601; allowed: 600 or less",
+        ),
+        (
+            {"decodes": [{"system": "teacher", "search": "beam", "beam": 4, "shards": 1000}]},
+            "decode teacher/beam-4.shards is 1000; allowed: 40 or less",
+        ),
+    ],
+)
+def test_more_shards_than_sentences_are_refused(more, sentence, tmp_path, monkeypatch):
+    written(tmp_path, monkeypatch, **more)
+    assert refused().startswith(f"error: {sentence}")
+
+
+def test_shards_of_texts_of_ones_own_are_at_most_their_lines(mine, tmp_path):
+    write_numbered(tmp_path, 2)
+    cli.main(["check", "mine.yaml"])
+    write_numbered(tmp_path, 1)
+    assert refused().startswith("error: distillation.teacher.shards is 2; allowed: 1 or less")
