@@ -189,7 +189,7 @@ def _setting(search: Search, name: str) -> Faults:
         with contextlib.suppress(ValueError):
             rows.append(settings.model_validate({name: value}))
     # Values under tune may need other values of other settings.
-    tuned = [settings.model_construct(**{name: value}) for value in option.tune]
+    tuned = [settings.model_construct(None, **{name: value}) for value in option.tune]
     for row in (*rows, *tuned) if option.part is not None else ():
         try:
             row.name_part(name)

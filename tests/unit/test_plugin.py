@@ -27,7 +27,7 @@ from workflow_src.config.rules import rule_table
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
-from workflow_src.evaluation.quality.variants import VARIANTS
+from workflow_src.evaluation.quality.variants import VARIANTS, Quality
 from workflow_src.evaluation.report import figures, results, tables
 from workflow_src.evaluation.report.results import read_results
 from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
@@ -354,7 +354,7 @@ def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage,
 
 def test_its_series_is_a_curve_and_its_legend_its_title(package):
     manifest = Manifest.of(shown_plan(json.loads(planned().settings_report())), lambda path: {"stretch": 1.2})
-    qualities = {row.quality: scored(20.0 + number) for number, row in enumerate(manifest.rows)}
+    qualities = {row.quality: Quality(**scored(20.0 + number)) for number, row in enumerate(manifest.rows)}
     speed = reports.speed(*(reports.timed(*decode.key, 2.0) for decode in manifest.decodes))
     groups = tables.groups(results.build(manifest, qualities, speed=speed), "test", manifest, "none")
     assert [group.key for group in groups] == ["teacher", "lvm", "bag"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from workflow_src.cli.sizes import limit_in_words, sizes
 from workflow_src.cli.texts import looks_tokenised, own_parts, own_text_counts
@@ -75,7 +76,7 @@ def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
         if name in known:
             known[name] = min(limit, known[name])
     of_teachers = {teacher: [name for other, name in plan.distilled if other == teacher] for teacher in plan.teachers}
-    sharded = [
+    sharded: list[tuple[str, Any, Sequence[str]]] = [
         *((f"distillation.{name}", plan.distillation(name), splits) for name, splits in of_teachers.items()),
         *((f"likelihood.{name}", plan.likelihood(name), ["train"]) for name in plan.scoring),
         *((f"decode {decode.system}/{decode.name}", decode, decode.splits) for decode in plan.loaded.decodes),

@@ -19,6 +19,7 @@ from workflow_src.config.roles import refinement
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.registry import default_engine, engines, search_of, searches
 from workflow_src.spec import Engine, Look, Metric, Search, SearchSettings
+from workflow_src.spec.fields import Marker
 
 # How a member is drawn that declares no colour or no marker.
 OTHER = Look("#546e7a", "*", dark="#90a4ae")
@@ -27,7 +28,7 @@ Key = tuple[str, str]
 ReadChosen = Callable[[str], Mapping[str, Any]]
 
 
-def resolved(search: Look, family: Look, engine: str | None = None) -> Look:
+def resolved(search: Look, family: Look, engine: Marker | None = None) -> Look:
     """How a row is drawn: in the colour of its search or else of its family, with the marker of its engine."""
     look = next((entry for entry in (search, family) if entry.colour), OTHER)
     return dataclasses.replace(look, marker=engine or search.marker or OTHER.marker)
@@ -62,7 +63,7 @@ class EngineKey:
         return self.key == default_engine().name
 
     @property
-    def marker(self) -> str | None:
+    def marker(self) -> Marker | None:
         return self.declared.look.marker if self.declared else None
 
     @property

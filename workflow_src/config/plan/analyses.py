@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from workflow_src import registry
 from workflow_src.config.datasets import TEST
@@ -91,7 +92,7 @@ def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) ->
     owner = registry.members().owners.get(("analysis", analysis.name))
     where = f'analysis "{analysis.name}"' + (f" of plug-in {owner.plugin.name}" if owner else "")
     try:
-        selected = analysis.select(settings, loaded)
+        selected: Any = analysis.select(settings, loaded)
     except InputError:
         raise
     except Exception as failure:
@@ -103,7 +104,8 @@ def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) ->
         if system not in loaded.systems:
             problem = f"has a select whose result names {short_repr(system)}, which is no system of the experiment"
             raise DeclarationError(where, problem, "return some of its systems")
-    return selected
+    result: Selection = selected
+    return result
 
 
 def _check_expected(loaded: Loaded) -> None:
