@@ -13,10 +13,8 @@ from workflow_src.losses.aligned import own_symbols
 from workflow_src.losses.ctc import Lattice, viterbi
 from workflow_src.nn.models import AlignedModel
 from workflow_src.runtime.device import on_cpu, on_device
+from workflow_src.spec import ROWS
 from workflow_src.types import PAD
-
-# Outputs that are aligned at once.
-ROWS = 512
 
 
 def source_positions(
@@ -36,6 +34,7 @@ def source_positions(
     origins = model.slot_origins(lengths, slots, torch.arange(logits.size(1), device=logits.device))
     pairs = [(sentence, output) for sentence, of_sentence in enumerate(outputs) for output in of_sentence]
     positions: list[list[int]] = []
+    # At most ROWS outputs are aligned together.
     for start in range(0, len(pairs), ROWS):
         positions += _positions(model.blank, logits, slots, origins, pairs[start : start + ROWS], passes)
     remaining = iter(positions)
