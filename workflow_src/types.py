@@ -201,9 +201,9 @@ class Hypotheses:
     tokens: list[list[int]]
     scores: list[float]
     steps: list[int] | None = None
-    # Refinement only: tokens after every step, traces[step][sentence].
+    # Where a trace was asked for: tokens before the first step and after every step, traces[step][sentence].
     traces: list[list[list[int]]] | None = None
-    # Latent search only: distinct candidates that were ranked.
+    # Searches that rank candidates: how many distinct ones a sentence had.
     candidates: list[int] | None = None
     # CTranslate2 only: whether the length limit cut a hypothesis, which our own search ends otherwise.
     cut: list[bool] | None = None
