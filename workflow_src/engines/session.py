@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -12,11 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from workflow_src import registry
 from workflow_src.config.experiment import Removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.search import SearchModule, open_search
 from workflow_src.engines.exports import EXPORTS
+from workflow_src.errors import InputError
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses, Networks
@@ -106,9 +109,20 @@ class Session(ABC):
         self._searches: Bounded[Hashable, SearchModule] = Bounded(KEPT_SEARCHES)
 
     def search(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
-        """Hypotheses for sources (subword ids without end symbols, none empty), computed as one batch."""
+        """Hypotheses for sources (subword ids without end symbols, none empty), computed as one batch.
+
+        Raises InputError where a best score is no finite number: the numbers of the search left their range.
+        """
         with EXPORTS.computing(), torch.no_grad():
-            return self.compute(sources, request)
+            hypotheses = self.compute(sources, request)
+        if not all(map(math.isfinite, hypotheses.scores)):
+            name = registry.search_of(request.settings).name
+            raise InputError(
+                f"search {name}",
+                "gives scores that are not finite: its settings or the model's weights are too large",
+                "use smaller values",
+            )
+        return hypotheses
 
     @abstractmethod
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
