@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from workflow_src.types import PAD
@@ -9,5 +10,10 @@ from workflow_src.types import PAD
 
 def limits(source: Tensor, ratio: float, positions: int) -> Tensor:
     """Maximum output length (B,) for source (B, S): ratio * |x| + 10 tokens, at most the model's positions."""
-    lengths = (source != PAD).sum(1) - 1
-    return (lengths * ratio + 10).long().clamp(max=positions - 1)
+    return longest((source != PAD).sum(1, dtype=torch.float64) - 1, ratio, positions)
+
+
+def longest(lengths: Tensor, ratio: float, positions: int) -> Tensor:
+    """`limits` for source lengths (B,) float64, end symbols not counted."""
+    # A huge number is no integer.
+    return (lengths * ratio + 10).clamp(max=positions - 1).long()

@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from workflow_src.decoding.lengths import longest
 from workflow_src.engines.ctranslate2_spec import library, write_model
 from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ArtifactError, ConfigError
@@ -116,24 +119,22 @@ class CTranslate2Session(Session):
                 self._opened = self._open()
             return self._opened
 
-    def limit(self, length: int, ratio: float) -> int:
-        """The longest output of a source of `length` subwords, as `beam.limits` has it."""
-        return min(int(length * ratio + 10), self.max_positions - 1 - len(self.affixes.target_prefix))
-
     def compute(self, sources: Sequence[Sequence[int]], request: Request) -> Hypotheses:
         """Greedy search is a beam of one. Scores are log-probability / (tokens with the end symbol) ** length_penalty.
         Hypotheses that did not end are left out, unless none did."""
         settings: Any = request.settings
         # Greedy search has neither a beam nor a penalty.
         beam, penalty = getattr(settings, "beam", 1), getattr(settings, "length_penalty", 1.0)
-        limits = [self.limit(len(source), settings.max_length_ratio) for source in sources]
+        lengths = torch.tensor([len(source) for source in sources], dtype=torch.float64)
+        positions = self.max_positions - len(self.affixes.target_prefix)
+        limits = longest(lengths, settings.max_length_ratio, positions).tolist()
         words = [self.source_words(source) for source in sources]
         options: dict[str, Any] = {
             # All hypotheses are returned: one beyond the limit shows that the search went on beyond it.
             "beam_size": beam,
             "num_hypotheses": beam,
             # With a penalty of exactly 0 the library ends a search earlier than ours does.
-            "length_penalty": max(penalty, 1e-9) if beam > 1 else 1.0,
+            "length_penalty": max(penalty, 1e-9),
             "return_end_token": True,
             "min_decoding_length": 0,
             "max_input_length": 0,

@@ -112,6 +112,17 @@ def test_scores_are_the_models_own(beam, penalty, family):
         assert score == pytest.approx(total / (len(words) + 1) ** penalty, abs=1e-12)
 
 
+@pytest.mark.parametrize("ratio", [1e18, 1e19, 1e308])
+def test_however_large_the_ratio_outputs_end_where_the_positions_do(ratio, family):
+    model = peaked(family, 3, size=11)
+    with torch.no_grad():
+        model.output_bias[EOS] = -30.0
+    source = pairs([4, 1, 6], [1, 1, 1]).source
+    for search in (greedy, beam_search):
+        hypotheses = search(model, source, max_length_ratio=ratio)
+        assert [len(words) for words in hypotheses.tokens] == [model.config.max_positions - 1] * 3
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_greedy_is_a_beam_of_one(seed, family):
     model = peaked(family, seed, size=11)
