@@ -44,15 +44,18 @@ Lengthening = Annotated[
     ),
     Option(tune=(0.0, 0.1, 0.2, 0.3), part="-longer{:g}", length=True),
 ]
+# Larger exponents of a length leave the range of numbers, and make all scores 0.
+Penalty = Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)]
 LengthPenalty = Annotated[
-    float,
+    Penalty,
     Field(
         1.0,
-        ge=0,
-        allow_inf_nan=False,
         description="exponent of the length that log-probabilities of outputs are divided by where lengths are ranked",
     ),
     Option(tune=(1.0, 1.5, 2.0), part="-penalty{:g}", length=True, ranks=True),
+]
+MaxLengthRatio = Annotated[
+    float, Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
 ]
 StopThreshold = Annotated[
     float | None,

@@ -12,6 +12,7 @@ from workflow_src.errors import ConfigError
 from workflow_src.registry import searches
 from workflow_src.spec import compared, parse
 
+PENALTY = "length_penalty"
 INT8 = {"engine": "onnxruntime", "compute_type": "int8"}
 
 
@@ -81,9 +82,21 @@ def test_values_to_choose_from_are_of_the_type_of_their_setting():
         ({"search": "beam", "engine": "eagr"}, {"setting": "here.engine", "value": "eagr", "nearest": "eager"}),
         ({"search": "beam", "tune": {"beam": [2, 2.5]}}, {"setting": "here.tune.beam", "value": 2.5}),
         ({"search": "beam", "tune": {"bean": [2]}}, {"setting": "here.tune.bean", "nearest": "beam"}),
+        ({"search": "beam", "tune": {"length_penalty": [1, 11]}}, {"setting": "here.tune.length_penalty", "value": 11}),
     ],
 )
 def test_a_document_that_does_not_fit_is_refused(fields, expected):
     with pytest.raises(ConfigError) as refused:
         parse(Decode, fields, "here")
     assert fields_of(refused.value, expected) == expected
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, search in searches().items() if PENALTY in search.settings.model_fields]
+)
+def test_a_length_penalty_that_would_make_all_scores_0_is_refused(name):
+    for value in (10.1, 300, -0.1):
+        with pytest.raises(ConfigError) as refused:
+            parse(Decode, {"search": name, PENALTY: value}, "here")
+        fields = {"setting": f"here.{PENALTY}", "value": value}
+        assert fields_of(refused.value, fields) == fields

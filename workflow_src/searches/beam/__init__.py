@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import LM, RESCORER, Rescorer, by, ranked_by
+from workflow_src.decoding.settings import LM, RESCORER, MaxLengthRatio, Penalty, Rescorer, by, ranked_by
 from workflow_src.spec import (
     AUTOREGRESSIVE,
     LANGUAGE_MODEL,
@@ -23,8 +23,8 @@ class BeamSettings(SearchSettings):
     beam: Annotated[
         int, Option(required=True, part="-{}", always=True, holds=True, passes=True, within_vocabulary=True)
     ] = Field(4, ge=1, description="hypotheses a sentence")
-    length_penalty: Annotated[float, Option(tune=(0.6, 0.8, 1.0, 1.2, 1.4), part="-penalty{:g}")] = Field(
-        1.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores are divided by"
+    length_penalty: Annotated[Penalty, Option(tune=(0.6, 0.8, 1.0, 1.2, 1.4), part="-penalty{:g}")] = Field(
+        1.0, description="exponent of the length that scores are divided by"
     )
     language_model: Annotated[str | None, Option(role=LM, part=by("with"))] = Field(
         None, description="the system whose probabilities of words are added; none: no language model"
@@ -43,7 +43,7 @@ class BeamSettings(SearchSettings):
             description="weight of the rescorer's score, added to a hypothesis's own; none: the rescorer's alone",
         )
     )
-    max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
+    max_length_ratio: MaxLengthRatio
 
 
 def bytes_held(settings: BeamSettings, sizes: Sizes) -> float:

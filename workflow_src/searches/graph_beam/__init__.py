@@ -10,6 +10,7 @@ from workflow_src.decoding.settings import (
     RESCORER,
     LmWeight,
     MinRatio,
+    Penalty,
     PrefixLanguageModel,
     Ranker,
     WordBonus,
@@ -30,8 +31,8 @@ class GraphBeamSettings(SearchSettings):
     language_model: PrefixLanguageModel
     lm_weight: LmWeight
     word_bonus: WordBonus
-    length_penalty: Annotated[float, Option(tune=(0.0, 0.5, 1.0), part="-penalty{:g}")] = Field(
-        0.0, ge=0, allow_inf_nan=False, description="exponent of the length that scores of outputs are divided by"
+    length_penalty: Annotated[Penalty, Option(tune=(0.0, 0.5, 1.0), part="-penalty{:g}")] = Field(
+        0.0, description="exponent of the length that scores of outputs are divided by"
     )
     min_ratio: MinRatio
     beam_threshold: Annotated[float | None, Option(tune=(3.0, 5.0, 10.0), part="-within{:g}")] = Field(

@@ -4,15 +4,15 @@ from typing import Annotated
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import MergeEqual, graph_bytes
+from workflow_src.decoding.settings import MergeEqual, Penalty, graph_bytes
 from workflow_src.spec import GRAPH, MODEL, Look, Option, Role, Search, SearchSettings
 
 
 class GraphViterbiSettings(SearchSettings):
     """An output y has the score log p(y, its best path | x) / (|y| + 1) ** length_penalty, the end counted."""
 
-    length_penalty: Annotated[float, Option(tune=(0.5, 1.0, 1.5), part="-penalty{:g}")] = Field(
-        1.0, ge=0, allow_inf_nan=False, description="larger values make outputs longer"
+    length_penalty: Annotated[Penalty, Option(tune=(0.5, 1.0, 1.5), part="-penalty{:g}")] = Field(
+        1.0, description="larger values make outputs longer"
     )
     merge_equal: MergeEqual
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from workflow_src.decoding.settings import DRAFTER, LM, WORD_BONUSES, LmWeight, by
+from workflow_src.decoding.settings import DRAFTER, LM, WORD_BONUSES, LmWeight, MaxLengthRatio, by
 from workflow_src.errors import ConfigError
 from workflow_src.registry import searches, searches_of
 from workflow_src.spec import (
@@ -60,7 +60,7 @@ class VerifiedSettings(SearchSettings):
     block: Annotated[int, Option(part="-block{}", passes=True)] = Field(
         8, ge=1, description="words of a draft that a pass checks"
     )
-    max_length_ratio: float = Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
+    max_length_ratio: MaxLengthRatio
 
 
 def draft_settings(settings: VerifiedSettings, family: Family, model: Any) -> SearchSettings:
