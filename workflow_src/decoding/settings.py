@@ -55,7 +55,9 @@ LengthPenalty = Annotated[
     Option(tune=(1.0, 1.5, 2.0), part="-penalty{:g}", length=True, ranks=True),
 ]
 MaxLengthRatio = Annotated[
-    float, Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10")
+    float,
+    Field(2.0, gt=0, allow_inf_nan=False, description="outputs stop at this times |x| + 10"),
+    Option(part="-ratio{:g}"),
 ]
 StopThreshold = Annotated[
     float | None,

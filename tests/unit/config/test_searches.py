@@ -259,10 +259,17 @@ def test_speed_is_measured_with_what_dev_chose_for_the_first_seed():
         ({"tune": ["step_size"]}, {"tune": ["step_size", "lengthening"]}, False),
         ({"tune": ["step_size"]}, {"tune": ["step_size"], "tune_by": "chrf"}, False),
         ({"step_size": 0.5}, {"step_size": 0.5}, True),
+        (
+            {"system": "teacher", "search": "beam", "beam": 2},
+            {"system": "teacher", "search": "beam", "beam": 2, "max_length_ratio": 3.0},
+            False,
+        ),
+        ({"search": "latent-search"}, {"search": "latent-search", "search_seed": 2}, False),
     ],
 )
 def test_experiments_of_a_recipe_share_files_of_decodes_that_are_the_same(decode, other, shared):
-    row = {"system": "score", "search": "score", "steps": 4, "splits": ["dev"]}
+    row = {"system": "score", "search": "score", "splits": ["dev"]}
+    row |= {"steps": 4} if "system" not in decode else {}
     files = set()
     for changes in (decode, other):
         plan = Plan(load_experiment("demo", decodes=[*REFINED, row | changes]))

@@ -43,7 +43,9 @@ class CtcBeamSettings(SearchSettings):
     temperature: Annotated[float, Option(tune=(0.1, 0.5, 1.0), part="-temperature{:g}", only_with="draws")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
-    search_seed: Annotated[int, Option(only_with="draws")] = Field(1, ge=0, lt=2**31, description="seed of the draws")
+    search_seed: Annotated[int, Option(only_with="draws", part="-seed{}")] = Field(
+        1, ge=0, lt=2**31, description="seed of the draws"
+    )
 
 
 def width(settings: CtcBeamSettings) -> int:

@@ -17,7 +17,7 @@ class LatentSearchSettings(SearchSettings):
         5, ge=1, description="samples of z for each length"
     )
     mean_first: Annotated[bool, Option(part="-mean")] = Field(False, description="the first sample is the prior mean")
-    search_seed: int = Field(1, ge=0, lt=2**31, description="seed of the samples")
+    search_seed: Annotated[int, Option(part="-seed{}")] = Field(1, ge=0, lt=2**31, description="seed of the samples")
     steps: Steps
     step_size: StepSize
     rescorer: Annotated[str | None, Option(role=RESCORER, part=lambda v: "" if v else "-own", always=True)] = Field(

@@ -15,7 +15,7 @@ class NpdSettings(SearchSettings):
     temperature: Annotated[float, Option(tune=(0.1, 0.5, 1.0), part="-temperature{:g}")] = Field(
         0.1, ge=0, allow_inf_nan=False, description="factor of the prior's deviation in draws"
     )
-    search_seed: int = Field(1, ge=0, lt=2**31, description="seed of the draws")
+    search_seed: Annotated[int, Option(part="-seed{}")] = Field(1, ge=0, lt=2**31, description="seed of the draws")
     rescorer: Rescorer = Field(
         None, description="the system that ranks outputs; none: the model's mean log-probability"
     )
