@@ -197,7 +197,7 @@ def _setting(search: Search, name: str) -> Faults:
             problem = f"{has}, whose part of names does not fit {error.value!r}: {error.problem}"
             yield problem, f"write a format of one value, or a function, that gives {PART_CHARACTERS}"
     shown = set()
-    # Labels of other settings may look up searches, which are declared after this check.
+    # Labels of other settings may look up searches, and looking them up runs this check.
     for row in rows if option.always else ():
         try:
             shown.add(search.shown(row))

@@ -82,10 +82,10 @@ def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
         *((f"decode {decode.system}/{decode.name}", decode, decode.splits) for decode in plan.loaded.decodes),
     ]
     for where, section, names in sharded:
-        most = max((known.get(name, math.inf) for name in names), default=math.inf)
-        if section.shards > most:
-            allowed = f"{most} or less, the sentences of {' and '.join(names)}"
-            raise ConfigError(f"{where}.shards", section.shards, allowed=allowed)
+        for part in names:
+            if section.shards > known.get(part, math.inf):
+                allowed = f"{known[part]} or less, the sentences of {part}"
+                raise ConfigError(f"{where}.shards", section.shards, allowed=allowed)
 
 
 def _known_sentences(plan: Plan, counts: Mapping[str, int]) -> dict[str, int]:

@@ -108,14 +108,18 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 def _check_new_recipe(parent: dict[str, Any], merged: dict[str, Any]) -> None:
     """Raises ConfigError for another recipe in the folder of the extended one, whose files it would replace.
 
-    Text of one language may be added: nothing else is made from it.
+    Text of one language, and distilled text of the user's, may be added: nothing else is made from them.
     """
     name = parent.get("name")
     if name is None or merged.get("name") != name:
         return
-    changed = sorted(key for key in parent.keys() | merged.keys() if parent.get(key) != merged.get(key))
-    if changed and not (changed == ["monolingual"] and "monolingual" not in parent):
-        problem = f"it is the folder of the extended recipe, which has another {', '.join(changed)}"
+    added = {"monolingual", "distilled"} - parent.keys()
+    before, after = ({**recipe, "limits": {**(recipe.get("limits") or {})}} for recipe in (parent, merged))
+    if "monolingual" in added:
+        after["limits"].pop("monolingual", None)
+    changed = sorted(key for key in (before.keys() | after.keys()) - added if before.get(key) != after.get(key))
+    if changed:
+        problem = f"its folder is that of the extended recipe, which differs in {', '.join(changed)}"
         raise ConfigError("recipe.name", name, problem=problem, hint="give the recipe a name of its own")
 
 

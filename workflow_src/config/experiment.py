@@ -118,7 +118,7 @@ class TrainingConfig(Frozen):
             )
         return self
 
-    def sized(self, tokens: int, batches: int | None = None) -> TrainingConfig:
+    def sized(self, tokens: int, batches: float | None = None) -> TrainingConfig:
         """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted.
 
         `batches` of `batch_tokens` are those of an epoch; None: estimated by `tokens`.

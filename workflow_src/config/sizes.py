@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
+from workflow_src.spec.sections import NONE
 
 AUTO: Literal["auto"] = "auto"
 # Subwords for each root of a training pair: about 4,000 for 150,000 pairs, about 22,000 for 5 million.
@@ -75,7 +76,7 @@ class AutoStepsConfig(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _epochs_are_made_in_full(cls, raw: Any) -> Any:
-        if isinstance(raw, dict) and raw.get("epochs") is not None:
+        if isinstance(raw, dict) and raw.get("epochs") not in (None, *NONE):
             return {"at_least": 1, "at_most": UNLIMITED} | raw
         return raw
 
@@ -85,7 +86,7 @@ class AutoStepsConfig(Frozen):
             raise ConfigError("at_least", self.at_least, allowed=f"at_most, {self.at_most}, or less")
         return self
 
-    def updates(self, tokens: int, batch_tokens: int, batches: int | None = None) -> int:
+    def updates(self, tokens: int, batch_tokens: int, batches: float | None = None) -> int:
         """Updates of `batch_tokens` for a text of `tokens` target tokens, end symbols counted.
 
         `batches` are those of an epoch; None: as many as its target tokens fill. A batch has fewer target tokens than

@@ -268,8 +268,9 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         if started.family.build != family.build:
             raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
         # Parts of other settings would be untrained.
-        for setting in type(system.model).model_fields.keys() - {"dropout"}:
-            _check_agree(system, started, setting)
+        for setting in type(system.model).model_fields:
+            if setting != "dropout":
+                _check_agree(system, started, setting)
     # Transformers of different widths have almost no tensors of equal shape. Other networks may share embeddings of one
     # width and differ in dim.
     elif started and all("heads" in type(model).model_fields for model in (system.model, started.model)):

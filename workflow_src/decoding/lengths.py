@@ -15,5 +15,5 @@ def limits(source: Tensor, ratio: float, positions: int) -> Tensor:
 
 def longest(lengths: Tensor, ratio: float, positions: int) -> Tensor:
     """`limits` for source lengths (B,) float64, end symbols not counted."""
-    # A huge number is no integer.
+    # Limited before the conversion: a float beyond 64 bits has no integer.
     return (lengths * ratio + 10).clamp(max=positions - 1).long()

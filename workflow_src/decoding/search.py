@@ -151,8 +151,8 @@ def run_steps(
     steps: int,
     memory: Memory,
     mask: Tensor,
-    stopped: Callable[[State, State, Tensor], Tensor] | None,
-    watch: Callable[[State], None] | None,
+    stopped: Callable[[State, State, Tensor], Tensor] | None = None,
+    watch: Callable[[State], None] | None = None,
 ) -> tuple[State, Tensor | None]:
     """The state (B, …) of sentences after `steps` steps, and the numbers of their steps (B,) where they may stop early.
 

@@ -32,6 +32,8 @@ ALLOWED = {
     "too_short": "a length of {min_length} or more",
     "too_long": "a length of {max_length} or less",
 }
+# Words for None, where a setting may be None.
+NONE = ("none", "null")
 # Kinds of errors of a section where a name or a number may stand too, and the other way round.
 NO_SECTION = ("string_type", "int_type", "literal_error")
 NO_VALUE = ("dict_type", "model_type")
@@ -60,15 +62,22 @@ class Frozen(pydantic.BaseModel):
 
     @pydantic.field_validator("*", mode="wrap")
     @classmethod
-    def _refuse_false_numbers(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
-        """Reads the word none as None where that is allowed, since null in an experiment removes what it extends.
+    def _read_words_for_none(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
+        """Reads the word none as None where it is no value itself: null in an experiment removes what it extends.
 
-        Refuses true and false where a number is meant, which pydantic takes for 1 and 0, and numbers that nothing can
-        count to.
+        The word null of a command line, on which Snakemake reads inner values as text, is read so too.
         """
-        if value == "none":
-            with contextlib.suppress(ValueError):
-                return validate(None)
+        if value in NONE:
+            for reading in (value, None):
+                with contextlib.suppress(ValueError):
+                    return validate(reading)
+        return validate(value)
+
+    @pydantic.field_validator("*", mode="wrap")
+    @classmethod
+    def _refuse_false_numbers(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
+        """Refuses true and false where a number is meant, which pydantic takes for 1 and 0, and numbers that nothing
+        can count to."""
         validated = validate(value)
         for entry, number in zip(_entries(value), _entries(validated), strict=False):
             if isinstance(number, int | float) and isinstance(entry, bool) and not isinstance(number, bool):

@@ -252,7 +252,7 @@ def usable_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) ->
 
 
 def description_of(inputs: Inputs, subwords: Subwords, max_length: int, counts: Counts) -> dict[str, Any]:
-    """The description of an encoded text. Its counts are those of `counts` when it is written."""
+    """The description of an encoded text. It holds the counters of `counts`, which are filled until it is written."""
     training = inputs.split == "train"
     files = {"source": inputs.source, "target": inputs.target, "subwords": inputs.subwords / "subwords.json"}
     if inputs.measured:

@@ -67,11 +67,13 @@ def sized(training: TrainingConfig, corpus: Pairs, seed: int) -> TrainingConfig:
     """The settings of a training with the numbers of updates that follow from its pairs."""
     from workflow_src.data.batching import epoch_batches
 
-    batches = len(epoch_batches(corpus, training.batch_tokens, seed, 0, rows=corpus.epoch_rows(seed, 0)))
+    tokens = max(1, training.batch_tokens // training.accumulate)
+    parts = epoch_batches(corpus, tokens, seed, 0, rows=corpus.epoch_rows(seed, 0))
+    batches = len(parts) / training.accumulate
     config = training.sized(corpus.epoch_tokens, batches)
     if config.max_steps != training.max_steps:
         log.info(
-            "max_steps is auto: %d updates of some %d in an epoch, with %d of warm-up and a validation every %d",
+            "max_steps: %d updates; an epoch has %.6g; %d of warm-up, a validation every %d",
             config.max_steps,
             batches,
             config.warmup_steps,

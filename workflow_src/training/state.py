@@ -55,7 +55,7 @@ class Progress:
     seconds: float = 0.0
     history: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     snapshots: int = 0
-    # The place in `history` of the weights that are kept.
+    # The place in `history` of the weights that are kept: the last, unless `keep` is best.
     chosen: int = -1
     # The update that the last validation followed.
     validated: int = 0

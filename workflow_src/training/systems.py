@@ -227,8 +227,8 @@ def _check_same_settings(description: dict[str, Any], model: nn.Module, weights:
     Even settings that shape no tensor change the outputs of weights.
     """
     trained, settings = description["model"], operator.attrgetter("config")(model).model_dump(mode="json")
-    for name in settings.keys() & trained.keys() - {"dropout"}:
-        if trained[name] != settings[name]:
+    for name in settings:
+        if name != "dropout" and name in trained and trained[name] != settings[name]:
             raise ArtifactError(
                 weights, f"has model.{name} {trained[name]}, this model has {settings[name]}", "they must agree"
             )

@@ -441,6 +441,18 @@ def test_none_is_no_value_and_null_gives_back_what_is_extended():
         assert loaded.decodes[-1].values.beam_threshold is None
 
 
+def test_text_of_one_language_may_be_added_to_the_extended_recipe(tmp_path):
+    (tmp_path / "news.de").write_text("der Hund\n")
+    text = {"monolingual": [{"texts": {"de": str(tmp_path / "news.de")}}]}
+    assert load({"experiment": "mine", "extends": "smoke", "recipe": text | {"limits": {"monolingual": 1}}})
+    with pytest.raises(ConfigError):
+        load({"experiment": "mine", "extends": "smoke", "recipe": text | {"limits": {"train": 1}}})
+
+
+def test_the_word_none_stays_where_it_is_a_value():
+    assert load_experiment("smoke", report={"remove_repetitions": "none"}).config.report.remove_repetitions == "none"
+
+
 def test_the_word_null_of_a_command_line_removes_as_null_does():
     """Snakemake reads values within sections of its command line as text."""
     steps = {"ctc": {"training": {"max_steps": 7, "patience": "null"}}}

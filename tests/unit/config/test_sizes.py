@@ -84,6 +84,7 @@ def test_larger_batches_see_as_many_tokens(tokens, batch_tokens):
 
 def test_epochs_and_bounds_of_ones_own():
     assert AutoStepsConfig(epochs=20).updates(100_000, 2000) == 1000
+    assert AutoStepsConfig(epochs="none") == AutoStepsConfig()
     # As many as are named, however small or large the text is.
     assert AutoStepsConfig(epochs=2).updates(20_000, 2000) == 20
     assert AutoStepsConfig(epochs=15).updates(155_000_000, 16_000) == 145_313

@@ -131,7 +131,7 @@ def test_programs_and_memory_are_bounded(monkeypatch):
     largest = {dtype: len(memory) for dtype, memory in engine._steps._memory.items()}
     for penalty in range(KEPT_SEARCHES):
         # Other ranking shares the programs.
-        translated(engine, sources, settings_of("beam", beam=4, length_penalty=float(penalty)))
+        translated(engine, sources, settings_of("beam", beam=4, length_penalty=penalty / 4))
     for ratio in range(KEPT_SEARCHES):
         translated(engine, [[5, 6]], settings_of("greedy", max_length_ratio=1.0 + ratio))
     assert {dtype: len(memory) for dtype, memory in engine._steps._memory.items()} == largest

@@ -277,7 +277,7 @@ def test_tokens_around_sentences(tiny, teacher, outside, other_subwords, run_sta
     request = Request(searches()["beam"].settings(beam=3, max_length_ratio=2.0))
     output = engine.search([ids[2:-1]], request).tokens[0]
     plain = CTranslate2Session(outside.parent / "export", tiny.subwords.names(), engine.max_positions)
-    longest = plain.limit(len(ids) - 3, 2.0) + 1
+    longest = min(2 * (len(ids) - 3) + 10, engine.max_positions - 1) + 1
     (expected,) = plain.translator.translate_batch(
         [pieces], target_prefix=[[begin]], beam_size=3, max_decoding_length=longest
     )
