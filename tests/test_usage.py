@@ -62,7 +62,8 @@ def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
     description = read_json(smoke_run / folder / "bundle.json")
     system, _, row = re.search(r"Recommended: <b>(.*?)</b>", page)[1].partition(" ")
     assert description["system"] == system and description["default_from"]["row"] == row
-    chosen = read_choice(smoke_run / PLAN.chosen(PLAN.decode(system, row), 1)).chosen
+    decode = next(decode for decode in PLAN.loaded.decodes if decode.key == (system, row))
+    chosen = read_choice(smoke_run / PLAN.chosen(decode, 1)).chosen
     defaults = description["search_defaults"][description["defaults"]["search"]]
     assert {name: defaults[name] for name in chosen} == chosen
 
