@@ -107,8 +107,7 @@ class TrainingConfig(Frozen):
         if not isinstance(section, dict) or section.get("preset") is None:
             return section
         preset = read_preset(CONFIG_FOLDER / "training.yaml", section["preset"])
-        own = {name: value for name, value in section.items() if name != "preset"}
-        return merge(preset, own, null_removes=False)
+        return merge(preset, section | {"preset": None}, null_removes=False)
 
     @model_validator(mode="after")
     def _patience_waits_for_the_best(self):
@@ -119,10 +118,8 @@ class TrainingConfig(Frozen):
         return self
 
     def sized(self, tokens: int, batches: float | None = None) -> TrainingConfig:
-        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted.
-
-        `batches` of `batch_tokens` are those of an epoch; None: estimated by `tokens`.
-        """
+        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted,
+        and of so many `batches` an epoch; None: estimated by `tokens`."""
         steps = self.max_steps
         if not isinstance(steps, int):
             steps = steps.updates(tokens, self.batch_tokens, batches)

@@ -67,18 +67,19 @@ def sized(training: TrainingConfig, corpus: Pairs, seed: int) -> TrainingConfig:
     """The settings of a training with the numbers of updates that follow from its pairs."""
     from workflow_src.data.batching import epoch_batches
 
+    if isinstance(training.max_steps, int):
+        return training.sized(corpus.epoch_tokens)
     tokens = max(1, training.batch_tokens // training.accumulate)
     parts = epoch_batches(corpus, tokens, seed, 0, rows=corpus.epoch_rows(seed, 0))
     batches = len(parts) / training.accumulate
     config = training.sized(corpus.epoch_tokens, batches)
-    if config.max_steps != training.max_steps:
-        log.info(
-            "max_steps: %d updates; an epoch has %.6g; %d of warm-up, a validation every %d",
-            config.max_steps,
-            batches,
-            config.warmup_steps,
-            config.validate_every,
-        )
+    log.info(
+        "max_steps: %d updates; an epoch has %.6g; %d of warm-up, a validation every %d",
+        config.max_steps,
+        batches,
+        config.warmup_steps,
+        config.validate_every,
+    )
     return config
 
 

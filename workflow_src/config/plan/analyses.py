@@ -104,8 +104,7 @@ def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) ->
         if system not in loaded.systems:
             problem = f"has a select whose result names {short_repr(system)}, which is no system of the experiment"
             raise DeclarationError(where, problem, "return some of its systems")
-    result: Selection = selected
-    return result
+    return selected
 
 
 def _check_expected(loaded: Loaded) -> None:
