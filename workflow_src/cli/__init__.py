@@ -147,10 +147,9 @@ def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison
     from workflow_src.evaluation.report.html import page
     from workflow_src.evaluation.report.markdown import markdown
-    from workflow_src.evaluation.report.results import read_results
     from workflow_src.records.atomic import atomic
 
-    results = [read_results(name) for name in arguments.experiments]
+    results = comparison.read(arguments.experiments)
     document = comparison.compare(results, arguments.remove_repetitions)
     markdown_path, html_path = pages(arguments.output)
     texts = {markdown_path: markdown(document), html_path: page(document)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.captions import removal_words
-from workflow_src.evaluation.report.results import KEY, NUMBER, TIMES, Mean, Results, means
+from workflow_src.evaluation.report.results import KEY, NUMBER, TIMES, Mean, Results, means, read_results
 from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric, parse
 
@@ -104,6 +105,17 @@ def headings(experiments: Sequence[Results]) -> dict[str, tuple[str, int, float]
         "latency_ms": ("milliseconds a sentence, one at a time", 2, 1.0),
         "speedup": ("speed-up over the reference row", 2, 1.0),
     }
+
+
+def read(names: Sequence[str]) -> list[Results]:
+    """Results of experiments by their names or folders (`read_results`); where experiments are called the same, their
+    names are followed by those of `names`."""
+    experiments = [read_results(name) for name in names]
+    called = collections.Counter(results.record.experiment for results in experiments)
+    return [
+        results.renamed(f"{title} ({name})") if called[title := results.record.experiment] > 1 else results
+        for name, results in zip(names, experiments, strict=True)
+    ]
 
 
 def compare(experiments: Sequence[Results], removed: Removal | None = None) -> Document:

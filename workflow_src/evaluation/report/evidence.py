@@ -42,11 +42,15 @@ class Evidence:
         metrics: Sequence[Metric] | None = None,
     ) -> Evidence:
         """The evidence about the rows of a table (`Results.shown`) by those of `metrics` (the default ones) that
-        decide."""
+        decide and that some row has."""
         rows = figures.groupby(["system", "decode"])
         seeds = {key: sorted(set(of_row)) for key, of_row in rows["seed"]}
         measured = {key: set(of_row) for key, of_row in rows["figure"]}
-        deciding = tuple(metric for metric in (default_metrics() if metrics is None else metrics) if metric.decides)
+        deciding = tuple(
+            metric
+            for metric in (default_metrics() if metrics is None else metrics)
+            if metric.decides and any(metric.name in of_row for of_row in measured.values())
+        )
         return cls(seeds, measured, pairs, margin, frozenset(unfinished), deciding)
 
     @functools.cached_property

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.evaluation.report.carried import checksum
@@ -73,8 +71,8 @@ def rows_of(results: Results) -> list[dict[str, str]]:
             if of_row := figures.get(key):
                 # Speed is measured on the main test set.
                 timing = {} if number == 0 else dict.fromkeys(("threads", "batch"))
-                settings = {"settings": settings_text(json.loads(row["settings"])), "data": row["trained_on"]}
-                cells.append(_cells(row | about | settings | timing | _figures(of_row, on_dev.get(key, {}))))
+                data = {"data": row["trained_on"]}
+                cells.append(_cells(row | about | data | timing | _figures(of_row, on_dev.get(key, {}))))
     return cells
 
 
@@ -117,15 +115,20 @@ def read(path: str | Path) -> list[dict[str, str]]:
     table = read_csv(path, dict.fromkeys(COLUMNS, TEXT), ADVICE, optional=(ON_DEV,))
     rows: list[dict[str, str]] = table.to_dict("records")
     for number, row in enumerate(rows, 2):
-        try:
-            settings_of(row["settings"])
-        except ValueError:
+        if not _is_object(row["settings"]):
             problem = f"has {short_repr(row['settings'])} as settings"
-            raise ArtifactError(path, problem, "write name=value, in quotes where it has blanks", line=number) from None
+            raise ArtifactError(path, problem, "write a JSON object", line=number)
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == main_metric().name):
                 raise ArtifactError(path, f"has {row[name] or 'nothing'} as {name}", "write a number", line=number)
     return rows
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _is_number(text: str) -> bool:
@@ -150,21 +153,3 @@ def csv_text(rows: Iterable[Row]) -> str:
     """The rows as a CSV file; the column of figures on dev is there where some row has one."""
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     return as_csv(table if table[ON_DEV].any() else table.drop(columns=ON_DEV))
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings in a cell: `name=value` separated by blanks, without null values; a value with blanks is quoted."""
-    return shlex.join(
-        f"{name}={f'{value:g}' if isinstance(value, float) else value}"
-        for name, value in settings.items()
-        if value is not None
-    )
-
-
-def settings_of(cell: str) -> dict[str, Any]:
-    """Settings from their cell. Raises ValueError for text that is none."""
-    pairs = (part.partition("=") for part in shlex.split(cell))
-    try:
-        return {name: yaml.safe_load(value) for name, _, value in pairs}
-    except yaml.YAMLError as failure:
-        raise ValueError(f"{cell} are no settings") from failure

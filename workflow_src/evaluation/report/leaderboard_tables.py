@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import re
 import shlex
@@ -19,8 +20,8 @@ from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
-from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row, settings_of
-from workflow_src.evaluation.report.needs import Figures, close_to_best, deciding, helpers, served
+from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
+from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
 from workflow_src.registry import engines, families, main_metric, searches
 from workflow_src.serving.folders import placement
@@ -92,7 +93,7 @@ class Entry:
         if not self.search:
             return []
         try:
-            return [parse(self.search.settings, settings_of(row["settings"])) for row in self.rows]
+            return [parse(self.search.settings, json.loads(row["settings"])) for row in self.rows]
         except ValueError:
             return []
 
@@ -149,7 +150,7 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
         seeds.setdefault(run, set()).add(row["seed"])
         search = searches().get(row["search"])
         free = set(search.settings.named("tune")) if search else set()
-        settings = settings_of(row["settings"])
+        settings = json.loads(row["settings"])
         fixed = tuple(sorted((name, str(value)) for name, value in settings.items() if name not in free))
         key = tuple(row[name] for name in (*RUN, "system", "search", "engine", "threads"))
         alike.setdefault((*key, fixed), {}).setdefault(row["seed"], []).append(row)
@@ -223,8 +224,11 @@ def needs(candidates: Sequence[Entry]) -> dict[str, Entry]:
     return served(candidates, LEVEL)
 
 
-def command(entry: Entry) -> str:
-    """Arguments of `continuum translate` in the experiment's folder of results; empty for an undeclared search."""
+def command(entry: Entry, candidates: Iterable[Entry]) -> str:
+    """Arguments of `continuum translate` in the experiment's folder of results; empty for an undeclared search.
+
+    `candidates` has the other entries of its system, too: the bundle has the settings of one of them as defaults.
+    """
     search, settings, row = entry.search, entry.settings, entry.row
     if search is None or settings is None:
         return ""
@@ -233,16 +237,20 @@ def command(entry: Entry) -> str:
     _, precision, mode = placement(library if compute_type else None, compute_type or None)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
-    roles = kind.roles()
-    for name in kind.model_fields:
-        value = getattr(settings, name)
-        # Bundles of one-pass systems have their language model; others may lack what their searches work with.
-        is_carried = name in roles and kind.option(name).carried and search.needs[roles[name]].optional
-        if is_carried and not entry.autoregressive:
-            words += [] if value else [option(name), "none"]
-        elif value != kind.default(name) or name == search.series:
-            is_system = name in roles
-            words += [option(name), f"bundles/{value}/seed-{row['seed']}"] if is_system else option_words(name, value)
+    roles, values = kind.roles(), settings.model_dump()
+    bundle = [row[name] for name in (*RUN, "system", "search")]
+    alike = [other for other in candidates if [other.row[name] for name in (*RUN, "system", "search")] == bundle]
+    own = {
+        name for other in alike if other.settings for name in values if getattr(other.settings, name) != values[name]
+    }
+    own.add(search.series)
+    for name, value in values.items():
+        # Bundles may carry other systems than the row's, of some roles.
+        by_default = roles[name] not in carried_roles() if name in roles else name not in own
+        if value == kind.default(name) and (by_default or not kind.has_effect(name, values)):
+            continue
+        is_system = name in roles and value is not None
+        words += [option(name), f"bundles/{value}/seed-{row['seed']}"] if is_system else option_words(name, value)
     words += ["--precision", precision] if exports and precision != "auto" else []
     words += ["--engine", mode] if mode not in ("auto", "eager") else []
     return shlex.join(words)
@@ -285,7 +293,7 @@ def corpus_table(candidates: Sequence[Entry]) -> Table:
             "data": _data(entry),
             "search": entry.label,
             "experiment": entry.row["experiment"],
-            "command": Cell(command(entry), code=True) if entry.settings else "",
+            "command": Cell(command(entry, candidates), code=True) if entry.settings else "",
         },
     )
 

@@ -89,10 +89,18 @@ NEEDS: dict[str, Callable[[Shown], bool]] = {
 
 
 def deciding(candidates: Iterable[Row]) -> list[tuple[Row, Figures]]:
-    """Candidates with the figures that decide between them: those on dev where all have some, else those on test."""
+    """Candidates with the figures that decide between them: those on dev where all have some, else those on test.
+
+    Metrics that some candidate lacks decide nothing.
+    """
     listed = list(candidates)
     on_dev = all(candidate.on_dev for candidate in listed)
-    return [(candidate, candidate.on_dev if on_dev else candidate.figures) for candidate in listed]
+    of_all = [candidate.on_dev if on_dev else candidate.figures for candidate in listed]
+    shared = [metric for metric in (of_all[0] if of_all else ()) if all(metric in figures for figures in of_all)]
+    return [
+        (candidate, {metric: figures[metric] for metric in shared})
+        for candidate, figures in zip(listed, of_all, strict=True)
+    ]
 
 
 def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[Row]]:
@@ -103,11 +111,9 @@ def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[R
     the best comes first.
     """
     decided = deciding(candidates)
-    metrics = list(dict.fromkeys(metric for _, figures in decided for metric in figures))
 
     def goodness(pair: tuple[Row, Figures]) -> list[float]:
-        _, ours = pair
-        return [metric.sign * ours[metric] if metric in ours else -math.inf for metric in metrics]
+        return [metric.sign * figure for metric, figure in pair[1].items()]
 
     def speed_and_goodness(pair: tuple[Row, Figures]) -> tuple[float, list[float]]:
         milliseconds = pair[0].latency_ms
@@ -117,10 +123,7 @@ def close_to_best(candidates: Iterable[Row], margin: float) -> tuple[Row, list[R
     close = [
         (candidate, ours)
         for candidate, ours in decided
-        if all(
-            metric in ours and metric.factor * metric.sign * (figure - ours[metric]) <= margin
-            for metric, figure in best[1].items()
-        )
+        if all(metric.factor * metric.sign * (figure - ours[metric]) <= margin for metric, figure in best[1].items())
     ]
     # The best that was timed says which machine's times count.
     timed = [pair for pair in close if pair[0].latency_ms is not None]

@@ -134,6 +134,7 @@ def chosen(choices: Sequence[Choice]) -> list[Fold]:
     folds = []
     for choice in choices:
         metrics = dict.fromkeys((main_metric(), choice.metric))
+        in_steps = any(point["mean_steps"] for point in choice.points)
         entries: list[dict[str, str | Cell]] = [
             {"tried": words(point["settings"])}
             | {
@@ -143,7 +144,7 @@ def chosen(choices: Sequence[Choice]) -> list[Fold]:
                 )
                 for metric in metrics
             }
-            | {"mean steps": f"{point['mean_steps']:.2f}"}
+            | ({"mean steps": f"{point['mean_steps']:.2f}"} if in_steps else {})
             for point in choice.points
         ]
         edge = f" ({'; '.join(choice.at_edge)})" if choice.at_edge else ""

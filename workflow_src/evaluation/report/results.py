@@ -153,6 +153,10 @@ class Results:
     def reference(self) -> Key | None:
         return self.record.reference
 
+    def renamed(self, experiment: str) -> Results:
+        """The same results of an experiment with this name."""
+        return dataclasses.replace(self, record=self.record.model_copy(update={"experiment": experiment}))
+
     def shown(self, split: str, removed: Removal | None = None) -> pd.DataFrame:
         """Lines of `figures` on a split, of the variant of each row that tables with the setting `removed` show
         (`config.experiment.removal`), with the columns of its row."""

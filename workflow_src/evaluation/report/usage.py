@@ -16,7 +16,7 @@ from workflow_src.evaluation.manifest import Key, Row, ShownDecode
 from workflow_src.evaluation.quality.details import read_details
 from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.needs import FASTEST, FASTEST_NEED, Figures, close_to_best, served
+from workflow_src.evaluation.report.needs import FASTEST, FASTEST_NEED, Figures, close_to_best, deciding, served
 from workflow_src.evaluation.report.results import KEY, Results, means
 from workflow_src.evaluation.report.tables import row_words
 from workflow_src.records.atomic import read_json
@@ -123,7 +123,7 @@ def needs_table(
         left_out = (
             f"{row_words(better.shown)} has {figure}, better than the best of all: decode it on dev to compare them."
         )
-    metrics = list(dict.fromkeys(metric for candidate in candidates for metric in candidate.figures))
+    metrics = [metric for _, figures in deciding(selectable(candidates))[:1] for metric in figures]
     fastest, close = (margin_words(margin, metrics) for margin in (FASTEST, manifest.report.margin))
     timed = any(candidate.latency_ms is not None for candidate in rows.values())
     in_rows = {

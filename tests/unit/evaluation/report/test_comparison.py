@@ -194,6 +194,14 @@ def test_results_without_what_is_compared_are_named(tmp_path):
     assert removal_words("words") in (tmp_path / "all.md").read_text()
 
 
+def test_experiments_that_are_called_the_same_are_told_apart_by_their_folders(tmp_path):
+    before, after = (written(tmp_path / name, FIRST) for name in ("before", "after"))
+    other = written(tmp_path / "other", SECOND)
+    main(["compare", before, after, other, "--output", str(tmp_path / "all.html")])
+    title = (tmp_path / "all.md").read_text().splitlines()[0]
+    assert title == f"# one ({before}), one ({after}), two"
+
+
 def test_figures_that_nobody_has_make_no_table():
     assert f"{VALID}, %" not in cells([FIRST])
     text = squeezed(markdown(compare([FIRST, SECOND], "subwords")))

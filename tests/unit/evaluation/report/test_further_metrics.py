@@ -105,7 +105,10 @@ def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(be
     (line,) = group.lines
     line = dataclasses.replace(line, means={"points": Mean(figure), "against_fastest": Mean(1.0)})
     pairs = reports.evidence([row("teacher", "greedy", 30.0, 60.0), row("lvm", "prior-mean", 30.0, 60.0)]).pairs
-    proof = Evidence.of(reports.results([]).figures, pairs, 0.5, metrics=(metric,))
+    scored = reports.row("teacher", "greedy", 40.0, points=60.0, metrics=["points"])
+    of_another_corpus = Metric("valid", "valid outputs", decides=True)
+    figures = reports.results([scored]).figures
+    proof = Evidence.of(figures, pairs, 0.5, metrics=(metric, of_another_corpus))
     assert proof.too_bad(line) == reason
     words = rival_words(proof)
-    assert "lose less than 0.5 points" in words and "60 points" in words
+    assert "lose less than 0.5 points" in words and "60 points" in words and "valid outputs" not in words

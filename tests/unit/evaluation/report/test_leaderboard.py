@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import json
 import re
 import shlex
 
@@ -61,8 +63,8 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2) | trained
     signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "x"}}
     (entry,) = board_rows([scored], provenance=provenance, signatures=signatures)
-    settings = dict(part.split("=") for part in entry["settings"].split())
-    assert settings["steps"] == "2" and "length_quantile" not in settings
+    settings = json.loads(entry["settings"])
+    assert settings["steps"] == 2 and settings["length_quantile"] is None
     said = {
         "corpus": "corpus",
         "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
@@ -281,42 +283,48 @@ def test_pages_get_fresh_tables_between_their_marks(tmp_path, capsys):
         assert board.read_bytes() == board_content and page.read_text() == text.format(marks)
 
 
-def test_the_command_names_systems_that_the_bundle_may_lack():
-    """Bundles of one-pass systems have their language model; that of a teacher may lack it, and the drafter.
-
-    A row without the language model turns it off.
-    """
-    with_lm = {"language_model": "lm", "lm_weight": 0.4}
+def test_a_command_leaves_nothing_to_the_defaults_of_its_bundle():
+    """Bundles may carry another language model than the row's, or none; their defaults are what dev chose for another
+    row."""
     rows = [
-        row("teacher", "transformer", "verified", 41.0, 2.0, drafter="ctc", tolerance=3.0),
-        row("teacher", "transformer", "verified", 42.0, 3.0, drafter="ctc", **with_lm),
-        row("teacher", "transformer", "beam", 42.0, 9.0, beam=4, **with_lm),
-        row("ctc", "nat", "ctc-beam", 40.0, 2.0, beam=5, language_model="lm"),
-        row("ctc", "nat", "ctc-beam", 38.0, 2.0, beam=5),
+        row("teacher", "transformer", "verified", 48.0, drafter="ctc", language_model="lm", lm_weight=0.4),
+        row("teacher", "transformer", "beam", 47.0, beam=4, language_model="lm", lm_weight=0.4),
+        row("teacher", "transformer", "beam", 46.0, beam=4),
+        row("ctc", "nat", "ctc-beam", 45.0, beam=5, language_model="lm"),
+        row("ctc", "nat", "ctc-beam", 44.0, beam=5),
+        row("ctc", "nat", "ctc-beam", 43.5, beam=20, word_bonus=3.0),
+        row("dat", "dat", "graph-viterbi", 43.0),
+        row("dat", "dat", "graph-viterbi", 42.0, length_penalty=1.5),
+        row("teacher", "transformer", "verified", 41.0, drafter="ctc", drafts=5, block=16),
     ]
-    commands = [leaderboard_tables.command(entry) for entry in leaderboard_tables.entries(board_rows(rows))]
-    assert commands == [
-        "--bundle bundles/teacher/seed-1 --search verified --drafter bundles/ctc/seed-1 --tolerance 3.0",
-        "--bundle bundles/teacher/seed-1 --search verified --drafter bundles/ctc/seed-1 "
-        "--language-model bundles/lm/seed-1 --lm-weight 0.4",
-        "--bundle bundles/teacher/seed-1 --search beam --beam 4 --language-model bundles/lm/seed-1 --lm-weight 0.4",
-        "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5",
-        "--bundle bundles/ctc/seed-1 --search ctc-beam --beam 5 --language-model none",
-    ]
+    entries = leaderboard_tables.entries(board_rows(rows))
+    for entry, best in itertools.product(entries, entries):
+        if (entry.row["system"], entry.row["search"]) != (best.row["system"], best.row["search"]):
+            continue
+        words = shlex.split(leaderboard_tables.command(entry, entries))
+        written = dict(zip(words[::2], words[1::2], strict=True))
+        given = best.settings.model_dump()
+        given |= {name: "other" for name in ("drafter", "language_model") if name in given}
+        for name in given:
+            if text := written.get(options.option(name)):
+                given[name] = text.removeprefix("bundles/").removesuffix("/seed-1")
+        read, values = type(entry.settings)(**given).model_dump(), entry.settings.model_dump()
+        with_effect = [name for name in values if entry.settings.has_effect(name, values)]
+        assert [read[name] for name in with_effect] == [values[name] for name in with_effect]
 
 
 def test_settings_of_any_kind_come_back_from_their_cell(tmp_path):
-    settings = {"steps": 4, "step_size": 0.5, "rescorer": "teacher", "words": "a b", "sizes": [1, 2], "on": False}
-    assert leaderboard.settings_of(leaderboard.settings_text(settings | {"none": None})) == settings
-    # Of a search that is declared elsewhere.
-    rows = board_rows([row("a", "transformer", "greedy", 45.0, seed=seed) for seed in (1, 2)])
+    """Among them null in place of a default, numbers with many digits, and names that YAML takes for something else."""
+    settings = {"beam": 20, "beam_threshold": None, "lm_weight": 0.1234567, "language_model": "on", "rescorer": "2024"}
+    rows = board_rows([row("a", "nat", "ctc-beam", 45.0, seed=seed, **settings) for seed in (1, 2)])
     path = tmp_path / "board.csv"
-    path.write_text(leaderboard.csv_text([one | {"settings": leaderboard.settings_text(settings)} for one in rows]))
+    path.write_text(leaderboard.csv_text(rows))
     (entry,) = leaderboard_tables.entries(leaderboard.read(path))
-    assert (entry.seeds, entry.settings) == (2, None)
-    path.write_text(path.read_text().replace("words=a b'", "words=a b"))
-    with pytest.raises(ArtifactError, match=r"line 2, has .* as settings"):
-        leaderboard.read(path)
+    assert entry.seeds == 2 and settings.items() <= entry.settings.model_dump().items()
+    for problem in ("a b", '["beam"]'):
+        path.write_text(leaderboard.csv_text([rows[0], rows[1] | {"settings": problem}]))
+        with pytest.raises(ArtifactError, match=r"line 3, has .* as settings"):
+            leaderboard.read(path)
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path):
@@ -388,7 +396,12 @@ def test_commands_of_the_tables_have_options_that_the_command_knows(entries, cap
     help_text = capsys.readouterr().out
     known = {
         *re.findall(r"--[a-z-]+", help_text),
-        *(options.option(name) for search in searches().values() for name in search.settings.model_fields),
+        *(
+            options.option(start + name)
+            for search in searches().values()
+            for name in search.settings.model_fields
+            for start in ("", "no_")
+        ),
     }
     selection = [
         entry
@@ -396,6 +409,9 @@ def test_commands_of_the_tables_have_options_that_the_command_knows(entries, cap
         for entry in leaderboard_tables.selection(leaderboard_tables.entries_with(entries, "corpus", corpus))
     ]
     command_options = {
-        word for entry in selection for word in shlex.split(leaderboard_tables.command(entry)) if word.startswith("--")
+        word
+        for entry in selection
+        for word in shlex.split(leaderboard_tables.command(entry, entries))
+        if word.startswith("--")
     }
     assert 30 < len(selection) <= 60 and command_options <= known

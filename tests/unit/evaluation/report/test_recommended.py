@@ -153,6 +153,10 @@ def test_every_need_is_served_by_the_fastest_of_its_best_rows_on_dev():
     limited = served(dev, times=times, validity={GREEDY: 0.7, BEAM: 0.9, PRIOR: 0.9})
     assert limited[needs.FASTEST_NEED] == BEAM
     assert served(dev).keys() == {"one pass by itself", "best of all", "autoregressive search"}
+    # A metric that a row lacks decides nothing: dev chose the settings of a beam by BLEU alone.
+    without_beam = {GREEDY: 30.0, PRIOR: 10.0}
+    lacking = served(without_beam, times=times, tuned={BEAM: 31.0}, validity={GREEDY: 0.7, PRIOR: 0.9})
+    assert (lacking["best of all"], lacking[needs.FASTEST_NEED]) == (BEAM, GREEDY)
     # Scored without repetitions, as in the tables, the prior mean is within two points, and the fastest.
     assert served(dev | {PRIOR: 27.5}, times=times)[needs.FASTEST_NEED] == PRIOR
 
@@ -247,3 +251,15 @@ def test_a_choice_at_the_edge_of_its_grid_is_reported_beside_the_choice():
     choices = [Choice(decode, 1, {"beam": 4}, points, at_edge) for at_edge in ((), (edge,))]
     titles = [fold.title for fold in page.chosen(choices)]
     assert titles == [f"teacher, beam-4, seed 1: {BEAM_4}", f"teacher, beam-4, seed 1: {BEAM_4} ({edge})"]
+
+
+def test_searches_without_steps_have_no_column_of_steps():
+    decode = manifest(DECODES).decode(*BEAM)
+
+    def heads(steps: float):
+        point = {"settings": {"beam": 4}, "bleu": 24.0, "mean_steps": steps}
+        (fold,) = page.chosen([Choice(decode, 1, {"beam": 4}, [point])])
+        (table,) = fold.blocks
+        return table.heads
+
+    assert len(heads(0.0)) == len(heads(2.5)) - 1
