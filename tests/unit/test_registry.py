@@ -704,4 +704,4 @@ def test_every_setting_that_may_be_none_is_none_by_that_word(name):
     kind = registry.searches()[name].settings
     fields = kind.model_json_schema()["properties"]
     for field in [field for field, schema in fields.items() if {"type": "null"} in schema.get("anyOf", ())]:
-        assert getattr(kind(**kind.with_none({field: "none"})), field) is None
+        assert getattr(kind(**{field: "none"}), field) is None

@@ -75,9 +75,11 @@ def naming(raw: dict[str, Any], members: Mapping[str, Systems]) -> dict[str, Any
         return section if every == listed else section | {setting: every}
 
     changed = dict(raw)
-    if decodes := raw.get("decodes"):
+    # The word none may stand in place of a section or a list.
+    if isinstance(decodes := raw.get("decodes"), list):
         changed["decodes"] = [named(decode, "system") for decode in decodes]
-    if grids := (report := raw.get("report") or {}).get("grids"):
+    report = raw.get("report")
+    if isinstance(report, dict) and isinstance(grids := report.get("grids"), list):
         changed["report"] = report | {"grids": [named(grid, "systems") for grid in grids]}
     return changed
 
@@ -118,7 +120,8 @@ def _settings(section: dict[str, Any]) -> Iterable[tuple[tuple[str, str], Any]]:
         return
     yield ("", "preset"), section.get("preset")
     for group, kind in (("model", family.model), ("objective", family.objective), ("training", TrainingConfig)):
-        for setting, value in (section.get(group) or {}).items():
+        settings = section.get(group)
+        for setting, value in settings.items() if isinstance(settings, dict) else ():
             field = kind.model_fields.get(setting)
             nested = isinstance(value, list) and value and isinstance(value[0], list)
             if field is not None and (nested or not _holds_lists(field.annotation)):

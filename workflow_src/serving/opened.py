@@ -175,9 +175,8 @@ class OpenBundle:
         turned_off = [name for name in roles if name in fields and fields[name] in (None, "none")]
         defaults = bundle.defaults(self.description, declared, turned_off)
         # None in place of a number that may not be None is the default.
-        changed = {name: "none" if value is None else value for name, value in fields.items()}
-        changed = {name: value for name, value in changed.items() if fields[name] is not None or kind.may_be_none(name)}
-        settings = parse(kind, kind.with_none({**defaults, **changed}))
+        changed = {name: value for name, value in fields.items() if value is not None or kind.may_be_none(name)}
+        settings = parse(kind, {**defaults, **changed})
         # Dev may have chosen a default of the bundle beside a setting that turns it off.
         settings.check_used(names=changed)
         return self.completed(settings)

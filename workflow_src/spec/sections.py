@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin
 
 import pydantic
 import pydantic_core
@@ -62,15 +62,17 @@ class Frozen(pydantic.BaseModel):
 
     @pydantic.field_validator("*", mode="wrap")
     @classmethod
-    def _read_words_for_none(cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
-        """Reads the word none as None where it is no value itself: null in an experiment removes what it extends.
+    def _read_words_for_none(
+        cls, value: Any, validate: pydantic.ValidatorFunctionWrapHandler, info: pydantic.ValidationInfo
+    ) -> Any:
+        """Reads the word none as None where a setting may be None, and the word is none of its choices: null in an
+        experiment removes what it extends.
 
         The word null of a command line, on which Snakemake reads inner values as text, is read so too.
         """
-        if value in NONE:
-            for reading in (value, None):
-                with contextlib.suppress(ValueError):
-                    return validate(reading)
+        if value in NONE and value not in _choices(cls.model_fields[str(info.field_name)].annotation):
+            with contextlib.suppress(ValueError):
+                return validate(None)
         return validate(value)
 
     @pydantic.field_validator("*", mode="wrap")
@@ -85,6 +87,13 @@ class Frozen(pydantic.BaseModel):
             if isinstance(number, int) and abs(number) >= HUGE:
                 raise PydanticKnownError("int_parsing_size")
         return validated
+
+
+def _choices(annotation: Any) -> set[Any]:
+    """The values that a type lists (`Literal`), also in a union."""
+    if get_origin(annotation) is Literal:
+        return set(get_args(annotation))
+    return set().union(*map(_choices, get_args(annotation)))
 
 
 def compared(section: Frozen, **options: Any) -> dict[str, Any]:

@@ -104,20 +104,6 @@ class SearchSettings(Frozen):
         return cls.model_fields[name].get_default(call_default_factory=True)
 
     @classmethod
-    def with_none(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """`values` with None in place of the text "none", its form on a command line, of fields that may be None.
-
-        Those whose default is None are left out.
-        """
-        result = dict(values)
-        for name, value in values.items():
-            if value == "none" and cls.may_be_none(name):
-                result[name] = None
-                if cls.default(name) is None:
-                    del result[name]
-        return result
-
-    @classmethod
     def may_be_none(cls, name: str) -> bool:
         return type(None) in get_args(cls.model_fields[name].annotation)
 

@@ -441,6 +441,32 @@ def test_none_is_no_value_and_null_gives_back_what_is_extended():
         assert loaded.decodes[-1].values.beam_threshold is None
 
 
+def test_the_word_none_turns_off_what_holds_text():
+    """Such as the name of a partition, of an engine or of a system."""
+    loaded = load_experiment("smoke", runtime={"partition": "none"}, recipe={"subwords_from": "none"})
+    assert (loaded.config.runtime.partition, loaded.config.recipe.subwords_from) == (None, None)
+    decode = {"system": "ctc", "search": "ctc-beam", "beam": 3, "language_model": "none", "rescorer": "none"}
+    loaded = load_experiment("smoke", decodes=[decode | {"engine": "none"}], only=["ctc"])
+    values = loaded.decodes[-1].values
+    assert (values.language_model, values.rescorer, loaded.decodes[-1].own_engine) == (None, None, True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"systems": {"ctc": {"objective": "none"}}}, "systems.ctc.objective"),
+        ({"systems": {"ctc": {"training": "none"}}}, "systems.ctc.training"),
+        ({"systems": {"ctc": {"model": "none"}}}, "systems.ctc.model"),
+        ({"decodes": "none"}, "decodes"),
+        ({"report": {"grids": "none"}}, "report.grids"),
+    ],
+)
+def test_the_word_none_in_place_of_a_section_is_refused_by_its_name(changes, setting):
+    with pytest.raises(ConfigError) as refused:
+        load_experiment("smoke", **changes)
+    assert refused.value.setting == setting
+
+
 def test_text_of_one_language_may_be_added_to_the_extended_recipe(tmp_path):
     (tmp_path / "news.de").write_text("der Hund\n")
     text = {"monolingual": [{"texts": {"de": str(tmp_path / "news.de")}}]}
