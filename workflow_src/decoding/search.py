@@ -15,6 +15,7 @@ from workflow_src import registry
 from workflow_src.config.roles import fill, needs
 from workflow_src.decoding.candidates import joined, traces_of_best, unpadded, winners
 from workflow_src.decoding.settings import RESCORER
+from workflow_src.errors import InputError
 from workflow_src.nn.layers import Memory, Width
 from workflow_src.nn.length import LengthChoice
 from workflow_src.runtime.device import on_cpu
@@ -23,6 +24,12 @@ from workflow_src.types import PAD, Hypotheses, Networks
 
 # Called with the outputs (C, N), padded, before the first step and after every step.
 Watch = Callable[[Tensor], None]
+
+
+def scores_not_finite(search: str) -> InputError:
+    """The error of a search whose scores left the range of numbers."""
+    problem = "gives scores that are not finite: its settings or the model's weights are too large"
+    return InputError(f"search {search}", problem, "use smaller values")
 
 
 class SearchModule(nn.Module):

@@ -17,9 +17,8 @@ from workflow_src import registry
 from workflow_src.config.experiment import Removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
-from workflow_src.decoding.search import SearchModule, open_search
+from workflow_src.decoding.search import SearchModule, open_search, scores_not_finite
 from workflow_src.engines.exports import EXPORTS
-from workflow_src.errors import InputError
 from workflow_src.runtime.bounded import Bounded
 from workflow_src.spec import SearchSettings
 from workflow_src.types import Hypotheses, Networks
@@ -116,12 +115,7 @@ class Session(ABC):
         with EXPORTS.computing(), torch.no_grad():
             hypotheses = self.compute(sources, request)
         if not all(map(math.isfinite, hypotheses.scores)):
-            name = registry.search_of(request.settings).name
-            raise InputError(
-                f"search {name}",
-                "gives scores that are not finite: its settings or the model's weights are too large",
-                "use smaller values",
-            )
+            raise scores_not_finite(registry.search_of(request.settings).name)
         return hypotheses
 
     @abstractmethod

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import torch
 
 from workflow_src.engines.choose import AUTO, EAGER
+from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families, search_of
 from workflow_src.runtime import device_memory
@@ -29,6 +30,13 @@ SMALL = 2**28
 def check_batch(batch: Any) -> None:
     """Raises InputError unless `batch` is a possible number of sentences."""
     _check_number("batch", batch, MOST_SENTENCES)
+
+
+def check_flags(request: Request) -> None:
+    """Raises ConfigError for a field of a request that is on or off and has another value."""
+    for field in dataclasses.fields(request):
+        if isinstance(field.default, bool) and not isinstance(value := getattr(request, field.name), bool):
+            raise ConfigError(field.name, value, allowed="True or False")
 
 
 def check_threads(threads: Any) -> None:

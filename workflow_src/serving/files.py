@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from workflow_src.data.formats import json_format
-from workflow_src.data.lines import STANDARD_INPUT
+from workflow_src.data.lines import STANDARD_INPUT, read_lines
 from workflow_src.errors import MISSING, ArtifactError, ConfigError
 
 
@@ -17,13 +17,17 @@ def inputs_and_outputs(inputs: Sequence[Path], output: Path | None) -> list[tupl
 
     For several inputs, for a folder, or where `output` is a folder, translations are files in `output` of the same
     names (for a folder, of the same relative paths, links followed); hidden files are left out. Raises InputError where
-    names or places clash, or where a folder cannot be read, before any text is.
+    names or places clash, where a folder cannot be read, and for a file of another format, before any text is
+    translated.
     """
     pairs = _pairs(inputs, output)
     sources = {source.resolve() for source, _ in pairs}
     for source, target in pairs:
         if error := json_format(source):
             raise ArtifactError(source, error.problem, "write its texts as lines, as `jq -r .FIELD` does")
+        if source != STANDARD_INPUT and source.is_file():
+            # Another format shows in the first line.
+            next(read_lines(source, own=True), None)
         if target is None:
             continue
         if target.resolve() in sources or _is_same_file(source, target):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import math
+import re
 import sys
 from collections.abc import Iterator
 
@@ -16,6 +18,8 @@ from workflow_src.serving.translations import Translation
 from workflow_src.serving.translator import Translator
 
 PROMPT = "> "
+# How Python holds a byte that is not UTF-8.
+BYTE = re.compile("[\udc80-\udcff]")
 
 
 def typed_lines() -> Iterator[str]:
@@ -52,6 +56,9 @@ def answer(translator: Translator, line: str, request: Request) -> Iterator[str]
 
     Raises InputError for a line that cannot be translated.
     """
+    if escaped := BYTE.search(line):
+        byte = ord(escaped[0]) - 0xDC00
+        raise InputError("the line", f"is not UTF-8: it has the byte {byte:#x}", "type it as UTF-8")
     (translation,) = translator.translations([line], request)
     yield translation.text
     yield from _hypotheses(translation)
@@ -65,7 +72,9 @@ def answer(translator: Translator, line: str, request: Request) -> Iterator[str]
     is_split = request.split and not request.normalised
     parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
     try:
-        traces = translator.trace([part.text for part in parts], request)
+        removal = request.remove_repetitions or translator.removal(request.settings)
+        without = dataclasses.replace(request, remove_repetitions=removal)
+        traces = translator.trace([part.text for part in parts], without)
     except InputError as failure:
         # A sentence that is cut for its translation has no steps as a whole.
         yield f"  no steps: {failure}"

@@ -269,4 +269,6 @@ def option_words(name: str, value: Any) -> list[str]:
     """The words of `continuum translate` that give a setting of a search this value."""
     if isinstance(value, bool):
         return [option(name if value else f"no_{name}")]
-    return [option(name), "none" if value is None else str(value)]
+    text = "none" if value is None else str(value)
+    # A number such as -1e-05 would be read as an option.
+    return [f"{option(name)}={text}"] if text.startswith("-") else [option(name), text]

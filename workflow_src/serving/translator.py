@@ -30,6 +30,7 @@ from workflow_src.serving import bundle
 from workflow_src.serving.arguments import (
     check_batch,
     check_engine,
+    check_flags,
     check_folder,
     check_lines,
     check_n_best,
@@ -210,6 +211,7 @@ class Translator:
         settings, bundles = self._settings(search, systems, fields)
         request = Request(settings, **{name: value for name, value in options.items() if name in OPTIONS})
         check_batch(request.batch)
+        check_flags(request)
         declared, own_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
         check_n_best(request.n_best, declared, settings, own_searches)
         if request.return_origins and not self.knows_origins(settings):
@@ -218,7 +220,7 @@ class Translator:
             return dataclasses.replace(request, networks=self._bundle.networks(settings, bundles))
         engine = self._selected.declared
         if reason := engine.serves(self._bundle.family, declared, settings):
-            raise ConfigError("engine", engine.name, problem=f"it {reason}")
+            raise ConfigError("engine", engine.name, problem=f"it {reason.partition(';')[0]}", hint="use the bundle")
         if request.trace:
             raise ConfigError("engine", engine.name, problem="it keeps no traces", hint="use the bundle")
         return request
@@ -305,15 +307,20 @@ class Translator:
         if request.return_origins:
             outputs = [[tokens for _, tokens in entries] for entries in ranked]
             origins = self._selected.origins(sources.ids, request, outputs)
-        repetitions = request.remove_repetitions or self._bundle.removal(request.settings)
+        repetitions = request.remove_repetitions or self.removal(request.settings)
         return self._text.translations(sources, hypotheses.tokens, ranked, origins, request, repetitions)
+
+    def removal(self, settings: SearchSettings) -> Removal:
+        """The repetitions that are removed from translations by a search where a request does not say it."""
+        return self._bundle.removal(settings)
 
     def knows_origins(self, settings: SearchSettings) -> bool:
         """Whether the source subwords that outputs were read off are known with a search, and computed here."""
         return registry.search_of(settings).origins and bool(self.models)
 
     def trace(self, lines: list[str], request: Request) -> list[list[str]]:
-        """For each line its translation after 0, 1, … steps, repetitions kept. Raises ConfigError without any steps."""
+        """For each line its translation after 0, 1, … steps, without the repetitions that `remove_repetitions` of the
+        request names, by default with all. Raises ConfigError without any steps."""
         declared = registry.search_of(request.settings)
         if not declared.traceable:
             raise ConfigError("search", declared.name, problem="it has no refinement steps to show")
@@ -324,7 +331,8 @@ class Translator:
             steps = getattr(request.settings, declared.series) + 1 - declared.first_value
             return [[""] * steps for _ in lines]
         sources = self._text.normalised(lines, request) if self._text.restores(request) else None
-        texts_of_steps = (self.text(tokens, sources=sources) for tokens in hypotheses.traces)
+        removal = request.remove_repetitions or "none"
+        texts_of_steps = (self.text(tokens, removal, sources) for tokens in hypotheses.traces)
         return [list(texts) for texts in zip(*texts_of_steps, strict=True)]
 
     def search(self, lines: list[str], request: Request, *, first_line: int = 1) -> Hypotheses:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from miniatures import lvm, nat, ngram, refiner
+from miniatures import lvm, nat, ngram, refiner, transformer
 from refusals import fields_of
 from sessions import translated
 
@@ -17,6 +17,7 @@ SOURCES = [[5, 6, 7, 8], [9, 6]]
 # Networks, a setting and a value of it for which numbers leave their range.
 OVERFLOWS = {
     "ctc-beam": (lambda: {MODEL: nat(loss="ctc"), LM: ngram(11)}, "lm_weight", 1e308),
+    "beam": (lambda: {MODEL: transformer().float(), LM: ngram(11)}, "lm_weight", 1e308),
     "score": (lambda: {MODEL: lvm().float(), REFINER: refiner("score").float()}, "step_size", 1e30),
     "npd": (lambda: {MODEL: nat(latent="vae").float()}, "temperature", 1e38),
 }

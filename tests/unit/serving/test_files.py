@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,14 @@ def test_what_clashes_is_refused(texts, inputs, output, fields):
     with pytest.raises(InputError) as caught:
         inputs_and_outputs([texts / name for name in inputs], texts / output if output else None)
     assert fields_of(caught.value, fields) == fields
+
+
+def test_a_file_of_another_format_is_refused_before_any_text_is_translated(texts):
+    packed = texts / "in/deep/z.txt"
+    packed.write_bytes(gzip.compress(b"x\n"))
+    with pytest.raises(InputError) as refused:
+        inputs_and_outputs([texts / "in"], texts / "out")
+    assert str(packed) in str(refused.value) and "gzip" in str(refused.value)
 
 
 def test_linked_folders_of_a_folder_are_translated(texts):

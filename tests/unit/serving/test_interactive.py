@@ -52,8 +52,10 @@ def test_refined_systems_show_every_step_of_each_sentence(typed, tiny_bundles):
     bundle = tiny_bundles["score"]
     rows, _ = typed(bundle, f"{LINE}. Ein Mann bleibt.\n".encode(), "--search", "score", "--steps", "2")
     translator = Translator.load(bundle, device="cpu", engine="eager")
-    traces = translator.trace([f"{LINE}.", "Ein Mann bleibt."], translator.request("score", steps=2))
+    request = translator.request("score", steps=2, remove_repetitions="subwords")
+    traces = translator.trace([f"{LINE}.", "Ein Mann bleibt."], request)
     assert shown(rows[-6:]) == shown(f"step {step} {text}" for trace in traces for step, text in enumerate(trace))
+    assert " ".join(trace[-1] for trace in traces) == rows[0]
 
 
 def test_unknown_characters_are_named_and_a_broken_line_does_not_end_it(typed, tiny_bundles):

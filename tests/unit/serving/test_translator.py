@@ -100,6 +100,12 @@ def test_repetitions_are_removed_as_asked(translators, tiny):
         text(tokens, "all")
 
 
+@pytest.mark.parametrize("name", ["split", "normalised", "placeholders", "return_scores", "return_origins"])
+def test_what_is_on_or_off_takes_no_other_value(translators, name):
+    with pytest.raises(InputError, match=f"^{name} is 'no'"):
+        translators["lvm"].translate(LINES, **{name: "no"})
+
+
 @pytest.mark.parametrize(("family", "settings"), SEARCHES, ids=str)
 def test_batches_change_no_text_and_empty_lines_stay_empty(translators, family, settings):
     translator = translators[family]

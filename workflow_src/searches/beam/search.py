@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workflow_src.decoding.ranking import best_of, rescored
+from workflow_src.decoding.search import scores_not_finite
 from workflow_src.decoding.settings import LM
 from workflow_src.decoding.steps import Record, Records, State, StepSearch
 from workflow_src.searches.beam import BeamSettings
@@ -139,6 +140,9 @@ class Beam(StepSearch):
                 complete[sentence] = done[row]
         # Sorting is stable: of equal scores, the first comes first.
         ranked = [sorted(hypotheses, key=lambda pair: pair[0], reverse=True)[: self.width] for hypotheses in finished]
+        if not all(ranked):
+            # No score of a sentence is above the least one.
+            raise scores_not_finite("beam")
         best = [hypotheses[0] for hypotheses in ranked]
         return Hypotheses([words for _, words in best], [score for score, _ in best], ranked=lambda: ranked)
 
