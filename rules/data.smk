@@ -100,7 +100,6 @@ use rule cpu as learn_subwords with:
             "learn_subwords",
             Plan.settings_subwords,
             ["source", "target", "subwords_from"],
-            # Texts with other placeholders are normalised anew.
             placeholders=lambda job: plan.recipe.placeholder_kinds,
             output_folder=folder_of("output.summary"),
         ),

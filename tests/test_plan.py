@@ -113,7 +113,8 @@ def test_it_says_which_jobs_run_as_snakemake_does_and_which_setting_changed(chan
 def test_hours_of_jobs_that_ran_before_are_those_that_they_took(finished, hollow_project):
     """Also of other seeds; but not where their settings are others."""
     benchmark = next(finished.glob("benchmarks/*/train_refiner/score/**/*.tsv"))
-    content = benchmark.read_text()
+    config = next(finished.glob("results/*/systems/score/seed-1/config.json"))
+    content, training = benchmark.read_text(), config.read_text()
     head, row, *_ = content.splitlines()
     fields = dict(zip(head.split("\t"), row.split("\t"), strict=True)) | {"s": "3600", "cpu_time": "7200"}
     words = ("--config", "experiment=smoke")
@@ -129,8 +130,12 @@ def test_hours_of_jobs_that_ran_before_are_those_that_they_took(finished, hollow
         assert score("seeds=[1, 2]") == 2
         assert score("systems={score: {training: {learning_rate: 0.25}}}") is None
         assert score("seeds=[1]", "--forcerun", "train_refiner", "--pairs", "90") is None
+        # The last run went on from a saved state.
+        config.write_text(json.dumps({"minutes": 180.0}))
+        assert score("seeds=[1]", "--forcerun", "train_refiner") == 6
     finally:
         benchmark.write_text(content)
+        config.write_text(training)
 
 
 def test_an_estimate_counts_finished_jobs_too(finished, hollow_project):

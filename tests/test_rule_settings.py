@@ -24,9 +24,8 @@ from workflow_src.spec import parse
 SNAPSHOT = Path(__file__).parent / "smoke_rule_settings.json"
 
 
-def rule_settings(experiment: str) -> dict[str, str]:
+def rule_settings(plan: Plan) -> dict[str, str]:
     """The settings of every job, as JSON text, by rule and name."""
-    plan = Plan(load_experiment(experiment))
     names = "download normalise subwords encode analysis speed quality report"
     by_rule = {name: getattr(plan, f"settings_{name}")() for name in names.split()}
     by_rule |= {"significance": plan.settings_significance("test")}
@@ -36,7 +35,7 @@ def rule_settings(experiment: str) -> dict[str, str]:
         for system, seed, export in plan.finished
     }
     by_rule |= {f"distillation {name}": plan.settings_distillation(name) for name in plan.teachers}
-    by_rule |= {name: analysis.settings for name, analysis in plan.analyses.items() if analysis.enabled}
+    by_rule |= {name: plan.settings_of_analysis(name) for name, analysis in plan.analyses.items() if analysis.enabled}
     for decode in plan.loaded.decodes:
         row = f"{decode.system}/{decode.name}"
         by_rule[f"decode {row}"] = plan.settings_decode(decode)
@@ -45,7 +44,9 @@ def rule_settings(experiment: str) -> dict[str, str]:
 
 
 def snapshot() -> dict[str, object]:
-    return {name: json.loads(settings) for name, settings in sorted(rule_settings("smoke").items())}
+    """Those that Snakemake compares: without defaults, whose changes tests/test_defaults.py shows."""
+    by_rule = rule_settings(Plan(load_experiment("smoke")).compared())
+    return {name: json.loads(settings) for name, settings in sorted(by_rule.items())}
 
 
 def test_settings_of_smoke_are_those_of_the_snapshot():
@@ -63,7 +64,7 @@ def test_experiments_that_share_a_recipe_do_not_undo_each_other():
     first: dict[tuple[str, str], tuple[str, str]] = {}
     for experiment in experiment_names():
         recipe = load_experiment(experiment).config.recipe.name
-        for name, settings in rule_settings(experiment).items():
+        for name, settings in rule_settings(Plan(load_experiment(experiment))).items():
             if name not in OWN and not name.startswith("finish "):
                 first_experiment, first_settings = first.setdefault((recipe, name), (experiment, settings))
                 assert settings == first_settings, (
@@ -89,7 +90,7 @@ STAGES = {
 @pytest.mark.parametrize("experiment", experiment_names())
 def test_stages_record_the_settings_of_every_rule_as_they_were_written(experiment):
     """Each is checked by the class of its stage, which must lose nothing and make no 1.0 of a 1."""
-    for name, settings in rule_settings(experiment).items():
+    for name, settings in rule_settings(Plan(load_experiment(experiment))).items():
         rule = name.split()[0]
         stage = importlib.import_module(f"workflow_src.stages.{STAGES.get(rule, rule)}")
         kind = stage.Inputs.model_fields["settings"].annotation

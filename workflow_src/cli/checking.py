@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def check(plan: Plan) -> Iterator[str]:
 
 
 def check_files(plan: Plan) -> None:
-    """Raises ConfigError for a missing file of the user's that the configuration names."""
+    """Raises ConfigError for a missing file or program of the user's that the configuration names."""
     dataset = plan.loaded.dataset
     where = f", relative to {Path.cwd()}, where Snakemake would start"
     for path in plan.own_files():
@@ -53,6 +54,10 @@ def check_files(plan: Plan) -> None:
         if not Path(path).is_file():
             relative = "" if Path(path).is_absolute() else where
             raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{relative}")
+    for name, python in plan.config.runtime.pythons.items():
+        if not shutil.which(python):
+            hint = "change its path, or remove it"
+            raise ConfigError(f"runtime.pythons.{name}", str(python), problem="no such program", hint=hint)
 
 
 def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
@@ -72,9 +77,9 @@ def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
             allowed = f"{train} or less, the pairs of train"
             raise ConfigError(f"split.every of dataset {dataset.name}", split.every, allowed=allowed)
         known["dev"] = train // split.every
-    for name, limit in plan.recipe.limits.items():
-        if name in known:
-            known[name] = min(limit, known[name])
+    for name in known:
+        limit = plan.recipe.limits.get(TEST if name in plan.loaded.test_sets else name)
+        known[name] = min(limit or known[name], known[name])
     of_teachers = {teacher: [name for other, name in plan.distilled if other == teacher] for teacher in plan.teachers}
     sharded: list[tuple[str, Any, Sequence[str]]] = [
         *((f"distillation.{name}", plan.distillation(name), splits) for name, splits in of_teachers.items()),

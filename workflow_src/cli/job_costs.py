@@ -13,6 +13,8 @@ from workflow_src.cli.operations import Operations
 from workflow_src.cli.sizes import CountedSizes
 from workflow_src.config.costs import gpu_rates
 from workflow_src.config.rules import Rule, Work
+from workflow_src.errors import ArtifactError
+from workflow_src.records.atomic import read_json
 from workflow_src.runtime.snakemake_parts import GraphJob
 
 # Wall-clock seconds of a job that ran before, and seconds of all its cores.
@@ -74,7 +76,7 @@ def _alike(job: GraphJob) -> tuple[str, ...]:
 
 
 def durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
-    """Seconds on the clock and of all cores that jobs took when they ran last, with the settings that they have now.
+    """Seconds on the clock and of all cores that jobs took, with the settings that they have now.
 
     Of jobs that are alike, those with the longest times.
     """
@@ -86,7 +88,17 @@ def durations(jobs: Iterable[GraphJob]) -> dict[tuple[str, ...], Duration]:
                     with contextlib.suppress(KeyError, TypeError, ValueError):
                         # Snakemake does not measure the time of the cores of a short job: "NA".
                         cores = row["s"] if row["cpu_time"] == "NA" else row["cpu_time"]
-                        longest[_alike(job)] = max(
-                            longest.get(_alike(job), (0.0, 0.0)), (float(row["s"]), float(cores))
-                        )
+                        duration = _of_all_runs(job, (float(row["s"]), float(cores)))
+                        longest[_alike(job)] = max(longest.get(_alike(job), (0.0, 0.0)), duration)
     return longest
+
+
+def _of_all_runs(job: GraphJob, of_last_run: Duration) -> Duration:
+    """The duration of a job with the earlier runs of a training: the last one went on from a saved state."""
+    seconds, cores = of_last_run
+    minutes = 0.0
+    if "config" in job.output.keys():
+        with contextlib.suppress(ArtifactError):
+            minutes = read_json(job.output.config).get("minutes") or 0.0
+    stretch = max(1.0, 60 * minutes / max(seconds, 1e-9))
+    return seconds * stretch, cores * stretch

@@ -253,7 +253,10 @@ def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], en
         several = "".join(settings.name_part(name) for name in listed)
         return section.name + several + (engine if isinstance(section.engine, tuple) else "")
     parts = settings.name_parts()
-    parts += "".join(settings.name_part(name) for name in listed if settings.option(name).part is None)
+    # A search whose steps are taken has no part where it is the system's own.
+    stated = [name for name in settings.named("steps") if (section.model_extra or {}).get(name) is not None]
+    without_part = [name for name in (*listed, *stated) if settings.option(name).part is None]
+    parts += "".join(map(settings.name_part, dict.fromkeys(without_part)))
     return section.search + parts + ("-tuned" if section.tune else "") + engine
 
 

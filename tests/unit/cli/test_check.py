@@ -251,3 +251,21 @@ def test_shards_of_texts_of_ones_own_are_at_most_their_lines(mine, tmp_path):
     cli.main(["check", "mine.yaml"])
     write_numbered(tmp_path, 1)
     assert refused().startswith("error: distillation.teacher.shards is 2; allowed: 1 or less")
+
+
+def test_a_limit_of_test_sets_limits_the_shards_of_each(mine, tmp_path):
+    texts = [{"texts": {code: f"test.{code}" for code in ("de", "en")}}]
+    mine(recipe={"limits": {"test": 10}}, test={"news": texts, "talks": texts})
+    for code in ("de", "en"):
+        (tmp_path / f"test.{code}").write_text("".join(f"line {number}\n" for number in range(30)))
+    path = tmp_path / "mine.yaml"
+    decodes = [{"system": "teacher", "search": "greedy", "shards": 20}]
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"decodes": decodes}))
+    assert refused().startswith("error: decode teacher/greedy.shards is 20; allowed: 10 or less")
+
+
+def test_a_missing_python_of_a_metric_is_named(mine, tmp_path):
+    path = tmp_path / "mine.yaml"
+    content = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump(content | {"runtime": {"pythons": {"comet": "no/such/python"}}}))
+    assert refused().startswith("error: runtime.pythons.comet is 'no/such/python': ")

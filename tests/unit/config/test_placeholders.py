@@ -37,6 +37,11 @@ def test_off_hands_over_nothing(value):
     assert plan(value).settings_subwords() == default.settings_subwords()
 
 
+def test_other_kinds_make_other_subwords_though_no_sentence_has_one():
+    subwords = [plan(value).compared().settings_subwords() for value in (None, True, {"urls": False})]
+    assert len(set(subwords)) == 3
+
+
 @pytest.mark.parametrize(
     ("value", "kinds"),
     [

@@ -57,6 +57,15 @@ def test_names_distinguish_rows():
     assert [row.settings.get("lengthening") for row in rows[-4:]] == [0.06, 0.11, 0.1, 0.0]
 
 
+def test_names_distinguish_refinements_that_another_experiment_of_the_recipe_may_have():
+    names = {
+        decode.name
+        for refinement in (None, "score", "delta")
+        for decode in decodes(LATENT | ({"refinement": refinement} if refinement else {}))
+    }
+    assert len(names) == 3
+
+
 @pytest.mark.parametrize(
     ("row", "fields"),
     [

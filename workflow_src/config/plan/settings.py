@@ -146,7 +146,10 @@ class Plan(Inputs):
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
-        return settings_json(self._dump(self.recipe.subwords, exclude_unset=copied))
+        content = self._dump(self.recipe.subwords, exclude_unset=copied)
+        # Another input of the stage: models have symbols for placeholders.
+        kinds = self.recipe.placeholder_kinds if self.form == "compared" else ()
+        return settings_json(content | ({"placeholders": list(kinds)} if kinds else {}))
 
     def settings_encode(self, text: str = RAW) -> str:
         augment = self.augmentations.get(text)
