@@ -159,7 +159,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
-def layers(model: NatConfig) -> int:
+def layers(model: NatConfig, _objective: NatObjectiveConfig | None) -> int:
     return model.encoder_layers + model.layers + 2 * model.posterior_layers * (model.latent == "vae")
 
 
