@@ -253,7 +253,7 @@ class Requests:
         process_mb = PROCESS + GPU_PROCESS * self.gpu + self._weights_mb(work.system, copies=4 + averaged + 4)
         activations_mb = 0.0
         if not self.gpu:
-            tokens = training.batch_tokens / training.accumulate
+            tokens = training.part_tokens(runtime.devices * runtime.nodes)
             frozen = map(self.plan.system, system.filled.values())
             depth = computed_layers(system.family, model, system.objective)
             depth += sum(computed_layers(each.family, each.model) for each in frozen)
@@ -263,8 +263,8 @@ class Requests:
                 sizes = self._memory_sizes(system, longest, math.ceil(tokens / longest))
                 activations_mb += system.family.held(model, sizes) / 1e6
         minutes = self._minutes(work, THREAD_TRAINING * runtime.training_threads) / (runtime.devices * runtime.nodes)
-        # Every process of a node has weights of its own; positions are shared out.
-        return runtime.devices * process_mb + activations_mb / runtime.nodes, STARTING_MINUTES + minutes
+        # Every process of a node has weights of its own, and computes a part of an update at a time.
+        return runtime.devices * (process_mb + activations_mb), STARTING_MINUTES + minutes
 
     def _held_mb(self, work: Work) -> float:
         """What searches hold, and what networks compute side by side for them: the system's own, and those of systems

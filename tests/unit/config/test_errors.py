@@ -368,6 +368,10 @@ MISTAKES = [
         {"setting": "systems.teacher.training.patience", "value": 3},
     ),
     (
+        {"systems": {"teacher": {"training": {"batch_tokens": 500, "accumulate": 501}}}},
+        {"setting": "systems.teacher.training.accumulate", "value": 501},
+    ),
+    (
         {"systems": {"teacher": {"training": {"betas": [1.5, 2]}}}},
         {"setting": "systems.teacher.training.betas[0]", "value": 1.5},
     ),

@@ -211,6 +211,15 @@ def test_every_process_of_a_node_needs_memory_and_shares_the_time():
     assert [part[1] - 15 for part in (four, eight)] == [pytest.approx((minutes - 15) / n, abs=2) for n in (4, 8)]
 
 
+def test_parts_that_processes_compute_side_by_side_are_in_memory_together():
+    def teacher(accumulate: int, devices: int) -> float:
+        training = {"batch_tokens": 2000, "accumulate": accumulate}
+        requests = requests_for(systems={"teacher": {"training": training}}, runtime={"devices": devices})
+        return requests.need("train_teacher", SimpleNamespace(system="teacher"))[0]
+
+    assert teacher(4, 4) == teacher(1, 4) == pytest.approx(4 * teacher(4, 1))
+
+
 @pytest.mark.parametrize("gpu", [False, True])
 def test_more_work_asks_for_more(gpu):
     def teacher(**settings):
