@@ -31,7 +31,7 @@ from workflow_src.config.sizes import (
 )
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, parse
+from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, changed, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -121,6 +121,17 @@ class TrainingConfig(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _checkpoints_are_averaged(self):
+        if self.keep != "average" and changed(self, "average_last"):
+            raise ConfigError(
+                "average_last",
+                self.average_last,
+                problem=f"keep is {self.keep}",
+                hint="set keep: average, or remove it",
+            )
+        return self
+
+    @model_validator(mode="after")
     def _parts_have_tokens(self):
         if self.accumulate > self.batch_tokens:
             raise ConfigError("accumulate", self.accumulate, allowed=f"{self.batch_tokens} (batch_tokens) or less")
@@ -133,8 +144,8 @@ class TrainingConfig(Frozen):
         if not (isinstance(steps, int) and isinstance(warmup, int) and 0 < steps < warmup):
             return None
         return (
-            f"training.warmup_steps is {warmup}, more than training.max_steps, {steps}, so that the learning rate never "
-            f"reaches {self.learning_rate:g}: lower it, or say auto"
+            f"training.warmup_steps is {warmup}, more than training.max_steps, {steps}, so that the learning rate "
+            f"never reaches {self.learning_rate:g}: lower it, or say auto"
         )
 
     def parts(self, processes: int) -> int:

@@ -87,6 +87,11 @@ class Frozen(pydantic.BaseModel):
         return validated
 
 
+def changed(section: Frozen, name: str) -> bool:
+    """Whether a setting differs from its default."""
+    return getattr(section, name) != type(section).model_fields[name].default
+
+
 def compared(section: Frozen, **options: Any) -> dict[str, Any]:
     """A section as JSON content in which another result shows: without values that are defaults, so that a new setting
     changes nothing.

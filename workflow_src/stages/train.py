@@ -266,7 +266,9 @@ def _log_start(inputs: Inputs, task: Task, pairs: TrainingPairs) -> None:
 
 def _warn_of_long_pairs(task: Task) -> None:
     """Log where a pair takes more memory than settings of a training say."""
-    longest = 1 + int(max(lengths.max(initial=0) for lengths in (task.corpus.source_lengths, task.corpus.target_lengths)))
+    longest = 1 + int(
+        max(lengths.max(initial=0) for lengths in (task.corpus.source_lengths, task.corpus.target_lengths))
+    )
     if longest > task.part_tokens:
         log.warning(
             "warning: the longest pair has %d subwords, and each of the %d parts of an update has %d: such a pair is a "

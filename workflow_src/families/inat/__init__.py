@@ -9,9 +9,8 @@ from pydantic import AfterValidator, Field
 
 from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
-from workflow_src.losses.settings import changed
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look
+from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look, changed
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")

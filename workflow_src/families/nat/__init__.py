@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
-from workflow_src.losses.settings import Budget, Matches, changed, continues, loss_title
+from workflow_src.losses.settings import Budget, Matches, continues, loss_title
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import (
     ALIGNED,
@@ -22,6 +22,7 @@ from workflow_src.spec import (
     Look,
     Search,
     SearchSettings,
+    changed,
 )
 
 BLANK = "blank"
