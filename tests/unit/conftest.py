@@ -50,7 +50,6 @@ TRAINING = {
     "warmup_steps": 4,
     "validate_every": 6,
     "keep": "average",
-    "average_last": 2,
     "dev_sentences": 5,
 }
 FAMILIES = ("transformer", "lvm", "score", "energy")
@@ -100,6 +99,7 @@ def tiny(tmp_path_factory) -> SimpleNamespace:
 
 def _settings(family: str, model=None, objective=None, **training) -> dict:
     parts = families()[family]
+    averaged = {"average_last": 2} if training.get("keep", "average") == "average" else {}
     sizes = {name: size for name, size in MODEL.items() if name in parts.model.model_fields}
     return {
         "name": NAMES.get(family, family),
@@ -108,7 +108,7 @@ def _settings(family: str, model=None, objective=None, **training) -> dict:
         "data": "raw",
         "model": parts.model(**sizes | LAYERS[family] | (model or {})).model_dump(mode="json"),
         "objective": parts.objective(**objective or {}).model_dump(mode="json"),
-        "training": TRAINING | training,
+        "training": TRAINING | averaged | training,
         "bleu_tokeniser": "13a",
     }
 

@@ -30,6 +30,9 @@ def check(plan: Plan) -> Iterator[str]:
         f"Experiment {plan.experiment} is valid: data recipe {plan.recipe.name}, systems {systems}, "
         f"{len(plan.rows)} translations."
     )
+    for name, system in plan.loaded.systems.items():
+        if system.training.doubt:
+            yield f"warning: systems.{name}.{system.training.doubt}"
     if counts:
         read = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         yield f"Your texts can be read; their lines or rows: {read}."

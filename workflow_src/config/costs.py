@@ -61,21 +61,22 @@ def held_out(plan: Plan, split: str) -> int:
     return limits.get(split) or getattr(dataset.generated, split, None) or cut or HELD_OUT
 
 
-def layers(family: Family, model: Any) -> float:
-    """Layers that an update goes through, each as often as a position is computed by it, by the settings of a model."""
+def layers(family: Family, model: Any, objective: Any = None) -> float:
+    """Layers that an update goes through, each as often as a position is computed by it, by the settings of a model and
+    of its objective; without these, layers of the network."""
     if family.layers:
-        return family.layers(model)
+        return family.layers(model, objective)
     return sum(value for name, value in model if name.endswith("layers"))
 
 
-def most_weights(family: Family, model: Any, vocabulary: int) -> float:
+def most_weights(family: Family, model: Any, vocabulary: int, objective: Any = None) -> float:
     """Weights by the settings of a model, rather too many: of `layers`, each as a decoder's, and of two matrices of the
     vocabulary."""
     if family.weights:
         return sum(family.weights(model).values())
     if family.fit:
         return 0.0
-    return layers(family, model) * _layer_weights(model) + 2 * vocabulary * width(model)
+    return layers(family, model, objective) * _layer_weights(model) + 2 * vocabulary * width(model)
 
 
 def _layer_weights(model: Any) -> int:
@@ -91,17 +92,17 @@ def positions(family: Family, model: Any) -> float:
     return family.positions(model) if family.positions else 1.0
 
 
-def computed_layers(family: Family, model: Any) -> float:
+def computed_layers(family: Family, model: Any, objective: Any = None) -> float:
     """`layers`, those of the decoder as often as it has positions for a subword."""
     further = positions(family, model) - 1
-    return layers(family, model) + (further * model.layers if further else 0)
+    return layers(family, model, objective) + (further * model.layers if further else 0)
 
 
-def most_computed(family: Family, model: Any, vocabulary: int) -> float:
+def most_computed(family: Family, model: Any, vocabulary: int, objective: Any = None) -> float:
     """`most_weights`, those of the decoder and of the output projection as often as it has positions for a subword."""
     further = positions(family, model) - 1
     again = model.layers * _layer_weights(model) + vocabulary * width(model) if further else 0
-    return most_weights(family, model, vocabulary) + further * again
+    return most_weights(family, model, vocabulary, objective) + further * again
 
 
 def width(model: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
@@ -30,7 +31,7 @@ from workflow_src.config.sizes import (
 )
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, parse
+from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, changed, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -71,7 +72,9 @@ class TrainingConfig(Frozen):
         description="updates; 0 uses initial_weights as they are; auto, or a section with bounds: by the target tokens"
     )
     batch_tokens: int = Field(2000, gt=0, description="padded subwords of the longer side in one update")
-    accumulate: int = Field(1, gt=0, description="parts that one update's batch is computed in")
+    accumulate: int = Field(
+        1, gt=0, description="smaller batches of an update, of batch_tokens in all, whose gradients are averaged"
+    )
     learning_rate: float = Field(2e-3, gt=0, description="at its peak")
     schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
     warmup_steps: AtLeast0 = Field(300, description="updates; auto: a twentieth of max_steps, 4,000 at most")
@@ -116,6 +119,42 @@ class TrainingConfig(Frozen):
                 "patience", self.patience, problem=f"keep is {self.keep}", hint="set keep: best, or remove it"
             )
         return self
+
+    @model_validator(mode="after")
+    def _checkpoints_are_averaged(self):
+        if self.keep != "average" and changed(self, "average_last"):
+            raise ConfigError(
+                "average_last",
+                self.average_last,
+                problem=f"keep is {self.keep}",
+                hint="set keep: average, or remove it",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _parts_have_tokens(self):
+        if self.accumulate > self.batch_tokens:
+            raise ConfigError("accumulate", self.accumulate, allowed=f"{self.batch_tokens} (batch_tokens) or less")
+        return self
+
+    @property
+    def doubt(self) -> str | None:
+        """What its numbers fall short of, in words for a warning; None where of nothing."""
+        steps, warmup = self.max_steps, self.warmup_steps
+        if not (isinstance(steps, int) and isinstance(warmup, int) and 0 < steps < warmup):
+            return None
+        return (
+            f"training.warmup_steps is {warmup}, more than training.max_steps, {steps}, so that the learning rate "
+            f"never reaches {self.learning_rate:g}: lower it, or say auto"
+        )
+
+    def parts(self, processes: int) -> int:
+        """Batches of an update: `accumulate`, or its next multiple of the processes."""
+        return math.lcm(self.accumulate, processes)
+
+    def part_tokens(self, processes: int) -> int:
+        """Padded subwords of the longer side in one of `parts`."""
+        return max(1, self.batch_tokens // self.parts(processes))
 
     def sized(self, tokens: int, batches: float | None = None) -> TrainingConfig:
         """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted,

@@ -82,6 +82,8 @@ MINUTES_STEP = 2
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Bytes of counted n-grams in a search, for each subword of the text, which has 1.1 n-grams.
 LOADED_BYTES = 66
+# Delta steps of a refiner's update that a frozen base computes in the time of an update of it: forwards alone.
+STEPS_AN_UPDATE = 3
 # Wildcards that requests depend on.
 WILDCARDS = ("system", "teacher", "search", "text", "split", "shards")
 
@@ -205,19 +207,22 @@ class Requests:
         assert work.tokens is not None, "the number of pairs is known or assumed"
         system = self.plan.system(work.system)
         roles = system.filled if work.training else system.served_with
-        own = sum(map(self._computed, (work.system, *roles.values())))
+        frozen = sum(map(self._computed, roles.values()))
         if work.training:
-            return 6 * work.tokens * own
+            steps = max(1, getattr(system.objective, "delta_steps", 0) / STEPS_AN_UPDATE)
+            return 6 * work.tokens * (self._computed(work.system, system.objective) + steps * frozen)
+        own = self._computed(work.system) + frozen
         others = sum(map(self._computed, work.others))
         read = [
             settings.most_passes() * own + search_of(settings).width(settings) * others for settings in work.searches
         ]
         return 2 * work.tokens * ((sum(read) if work.every else max(read)) if read else own)
 
-    def _computed(self, name: str) -> float:
-        """Weights that compute one position of a system's output, rather too many."""
+    def _computed(self, name: str, objective: Any = None) -> float:
+        """Weights that compute one position of a system's output, in an update if there is an objective; rather too
+        many."""
         system = self.plan.system(name)
-        return most_computed(system.family, system.model, vocabulary_size(self.plan))
+        return most_computed(system.family, system.model, vocabulary_size(self.plan), objective)
 
     def _weights(self, name: str) -> float:
         """Weights of a system in float32, rather too many; n-grams take the memory of as many."""
@@ -248,17 +253,18 @@ class Requests:
         process_mb = PROCESS + GPU_PROCESS * self.gpu + self._weights_mb(work.system, copies=4 + averaged + 4)
         activations_mb = 0.0
         if not self.gpu:
-            tokens = training.batch_tokens / training.accumulate
-            systems = [system, *map(self.plan.system, system.filled.values())]
-            depth = sum(computed_layers(each.family, each.model) for each in systems)
+            tokens = training.part_tokens(runtime.devices * runtime.nodes)
+            frozen = map(self.plan.system, system.filled.values())
+            depth = computed_layers(system.family, model, system.objective)
+            depth += sum(computed_layers(each.family, each.model) for each in frozen)
             activations_mb = 4 * tokens * depth * (24 * model.dim + 6 * feed_forward(model)) / 1e6
             if system.family.held:
                 longest = longest_sentence(self.plan, self.sizes.length)
                 sizes = self._memory_sizes(system, longest, math.ceil(tokens / longest))
                 activations_mb += system.family.held(model, sizes) / 1e6
         minutes = self._minutes(work, THREAD_TRAINING * runtime.training_threads) / (runtime.devices * runtime.nodes)
-        # Every process of a node has weights of its own; positions are shared out.
-        return runtime.devices * process_mb + activations_mb / runtime.nodes, STARTING_MINUTES + minutes
+        # Every process of a node has weights of its own, and computes a part of an update at a time.
+        return runtime.devices * (process_mb + activations_mb), STARTING_MINUTES + minutes
 
     def _held_mb(self, work: Work) -> float:
         """What searches hold, and what networks compute side by side for them: the system's own, and those of systems

@@ -251,6 +251,10 @@ def _training(system: SystemConfig, base: System | None, family: Family, where: 
 def _check_works_with(system: System, resolved: Mapping[str, System], where: str) -> None:
     """Check that the models of systems that a system is built on agree with its own. Raises ConfigError."""
     family = system.family
+    for setting in ("init_from", "initial_weights"):
+        if getattr(system.model, "start", None) == "random" and (weights := getattr(system, setting)):
+            hint = "remove one of the two"
+            raise ConfigError(f"{where}.{setting}", weights, problem="model.start is random", hint=hint)
     for role, name in system.filled.items():
         need, other = family.needs[role], resolved[name]
         if need.trait in other.family.lacks(other.model):

@@ -7,12 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Frozen
-
-
-def changed(settings: Frozen, name: str) -> bool:
-    """Whether a setting differs from its default."""
-    return getattr(settings, name) != type(settings).model_fields[name].default
+from workflow_src.spec import Frozen, changed
 
 
 class Matches(Frozen):
@@ -60,12 +55,18 @@ class Budget(Frozen):
     kl_budget: float = Field(1.0, ge=0, description="free nats a position in the first part of training")
     budget_hold: float = Field(0.1, ge=0, le=1, description="share of training with the full budget")
     budget_until: float = Field(0.4, ge=0, le=1, description="share of training at which it has fallen to its end")
-    budget_end: float = Field(0.0, ge=0, description="budget from then on")
+    budget_end: float = Field(0.0, ge=0, description="budget from then on, kl_budget at most")
 
     @model_validator(mode="after")
     def _falls_after_it_was_held(self):
         if self.budget_until < self.budget_hold:
             raise ConfigError("budget_until", self.budget_until, allowed=f"{self.budget_hold:g} (budget_hold) or more")
+        if self.budget_end > self.kl_budget:
+            raise ConfigError("budget_end", self.budget_end, allowed=f"{self.kl_budget:g} (kl_budget) or less")
+        for name in ("budget_hold", "budget_until"):
+            if self.budget_end == self.kl_budget and changed(self, name):
+                problem = f"kl_budget and budget_end are both {self.kl_budget:g}"
+                raise ConfigError(name, getattr(self, name), problem=problem, hint="remove it, or change one of these")
         return self
 
 
@@ -86,5 +87,12 @@ class ScoreMatchingConfig(Frozen):
         "sentence", description="one u is drawn for each; the authors' code draws one for a batch, with noise_power 1"
     )
     pre_update_probability: float = Field(0.5, ge=0, le=1, description="chance of one own step before the goal")
-    pre_update_after: float = Field(0.5, ge=0, le=1, description="share of training before own steps begin")
+    pre_update_after: float = Field(0.5, ge=0, lt=1, description="share of training before own steps begin")
     step_size: float = Field(1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _own_steps_begin_where_there_are_some(self):
+        if self.pre_update_probability == 0 and changed(self, "pre_update_after"):
+            problem = "pre_update_probability is 0"
+            raise ConfigError("pre_update_after", self.pre_update_after, problem=problem, hint="remove one of the two")
+        return self

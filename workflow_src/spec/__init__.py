@@ -27,6 +27,7 @@ from workflow_src.spec.sections import (
     DEFAULTS_NUMBERS,
     UNKNOWN,
     Frozen,
+    changed,
     compared,
     config_error,
     defaults,

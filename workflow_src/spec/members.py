@@ -197,9 +197,10 @@ class Family:
     searches        names of searches, the first is the default
     weights         (model settings) -> weights of the parts "encoder", "decoder" and "output", the projection onto the
                     vocabulary; for models made elsewhere
-    layers          (model settings) -> layers that a training update goes through, each as often as a position is
-                    computed by it, which requests to clusters follow; None: the sum of the settings whose names end in
-                    "layers"
+    layers          (model settings, objective settings) -> layers that a training update goes through, each as often as
+                    a position is computed by it, which requests to clusters follow; with None in place of the
+                    objective's, layers of the network, as in a search. None: the sum of the model's settings whose
+                    names end in "layers"
     positions       (model settings) -> positions for each subword of the source, such as slots and vertices, that the
                     decoder (as many layers as the setting `layers` says) and the output projection are computed at,
                     which requests to clusters and the memory of searches follow; None: one for each subword of the
@@ -244,7 +245,7 @@ class Family:
     engine: str | None = None
     searches: tuple[str, ...] = ()
     weights: Callable[[Any], Mapping[str, int]] | None = None
-    layers: Callable[[Any], float] | None = None
+    layers: Callable[[Any, Any], float] | None = None
     positions: Callable[[Any], float] | None = None
     held: Callable[[Any, Sizes], float] | None = None
     needs: Mapping[Identifier, Role] = dataclasses.field(default_factory=dict)

@@ -96,6 +96,11 @@ def _choices(annotation: Any) -> set[Any]:
     return set().union(*map(_choices, get_args(annotation)))
 
 
+def changed(section: Frozen, name: str) -> bool:
+    """Whether a setting differs from its default."""
+    return getattr(section, name) != type(section).model_fields[name].default
+
+
 def compared(section: Frozen, **options: Any) -> dict[str, Any]:
     """A section as JSON content in which another result shows: without values that are defaults, so that a new setting
     changes nothing.

@@ -160,7 +160,7 @@ def _train(family: Family, inputs: Inputs, device: str, group: Group) -> str | N
     dev_corpus.verify()
     if settings.reversed:
         dev_corpus = dev_corpus.reversed()
-    config = sized(settings.training, pairs.corpus, inputs.seed)
+    config = sized(settings.training, pairs.corpus, inputs.seed, group.size)
     base, roles = load_base(family, inputs.base), load_roles(family, inputs.roles, subwords)
     start_from(
         family,
@@ -258,6 +258,28 @@ def _log_start(inputs: Inputs, task: Task, pairs: TrainingPairs) -> None:
     )
     if pairs.corpus is pairs.mixture:
         log.info("%s", texts_words(pairs.mixture.counts()))
+    if task.group.first and task.max_steps:
+        if task.config.doubt:
+            log.warning("warning: %s", task.config.doubt)
+        _warn_of_long_pairs(task)
+
+
+def _warn_of_long_pairs(task: Task) -> None:
+    """Log where a pair takes more memory than settings of a training say."""
+    longest = 1 + int(
+        max(lengths.max(initial=0) for lengths in (task.corpus.source_lengths, task.corpus.target_lengths))
+    )
+    if longest > task.part_tokens:
+        log.warning(
+            "warning: the longest pair has %d subwords, and each of the %d parts of an update has %d: such a pair is a "
+            "part of its own, larger than that; raise training.batch_tokens (%d), or lower training.accumulate (%d) or "
+            "recipe.max_length",
+            longest,
+            task.parts_per_update,
+            task.part_tokens,
+            task.config.batch_tokens,
+            task.config.accumulate,
+        )
 
 
 def _training_description(config: TrainingConfig, progress: Progress, pairs: TrainingPairs) -> dict[str, Any]:
@@ -347,14 +369,13 @@ def _states(
     """The folder of the state, which settings, seed and contents of inputs tell from others."""
     from workflow_src.training.state import StateFolder
     from workflow_src.training.systems import role_input
-    from workflow_src.training.update import parts_of_an_update
 
     # Contents, not files: encoding the same text again changes times in a JSON file, but nothing that matters here.
     contents = {"train": corpus.digest, "dev": dev.digest, "subwords": subwords.digest}
     names = ("reference", "base", "initial", *map(role_input, inputs.roles))
     contents |= {name: sha256(path) for name, path in inputs.files.items() if name in names}
     identity = {"settings": _identity(inputs.settings, config), "seed": inputs.seed, "inputs": contents}
-    parts = parts_of_an_update(config.accumulate, group.size)
+    parts = config.parts(group.size)
     # The configured number of parts gives the same parts, whatever the number of processes.
     if parts != config.accumulate:
         identity["parts"] = parts

@@ -63,15 +63,15 @@ def _readable(texts: list[EncodedCorpus], positions: int, system: str) -> list[E
     return readable
 
 
-def sized(training: TrainingConfig, corpus: Pairs, seed: int) -> TrainingConfig:
+def sized(training: TrainingConfig, corpus: Pairs, seed: int, processes: int = 1) -> TrainingConfig:
     """The settings of a training with the numbers of updates that follow from its pairs."""
     from workflow_src.data.batching import epoch_batches
 
     if isinstance(training.max_steps, int):
         return training.sized(corpus.epoch_tokens)
-    tokens = max(1, training.batch_tokens // training.accumulate)
+    tokens = training.part_tokens(processes)
     parts = epoch_batches(corpus, tokens, seed, 0, rows=corpus.epoch_rows(seed, 0))
-    batches = len(parts) / training.accumulate
+    batches = len(parts) / training.parts(processes)
     config = training.sized(corpus.epoch_tokens, batches)
     log.info(
         "max_steps: %d updates; an epoch has %.6g; %d of warm-up, a validation every %d",

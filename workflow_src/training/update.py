@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -55,17 +54,12 @@ class Task:
 
     @property
     def parts_per_update(self) -> int:
-        return parts_of_an_update(self.config.accumulate, self.group.size)
+        return self.config.parts(self.group.size)
 
     @property
     def part_tokens(self) -> int:
         """Padded subwords of the longer side in one part of a batch."""
-        return max(1, self.config.batch_tokens // self.parts_per_update)
-
-
-def parts_of_an_update(accumulate: int, processes: int) -> int:
-    """Number of parts that a batch is computed in: `accumulate`, or its next multiple of the processes."""
-    return math.lcm(accumulate, processes)
+        return self.config.part_tokens(self.group.size)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -160,6 +160,14 @@ def test_records_and_memories_are_read_to_the_end(mine, tmp_path, capsys):
     assert refused().startswith("error: recipe.monolingual[0].records is 'mono.jsonl': ")
 
 
+def test_a_warm_up_longer_than_its_training_is_a_warning(mine, capsys):
+    for warmup, warned in ((300, True), (200, False), ("auto", False)):
+        mine(systems={"teacher": {"training": {"max_steps": 200, "warmup_steps": warmup}}})
+        cli.main(["check", "mine.yaml"])
+        warnings = [line for line in capsys.readouterr().out.splitlines() if "systems.teacher.training" in line]
+        assert bool(warnings) == warned and all(line.startswith("warning: ") for line in warnings)
+
+
 def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
     for name, line in (("train.de", "Ja , das ist gut .\n"), ("dev.en", "Yes , that is good .\n")):
         split, code = name.split(".")

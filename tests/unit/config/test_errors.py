@@ -368,6 +368,38 @@ MISTAKES = [
         {"setting": "systems.teacher.training.patience", "value": 3},
     ),
     (
+        {"systems": {"teacher": {"training": {"batch_tokens": 500, "accumulate": 501}}}},
+        {"setting": "systems.teacher.training.accumulate", "value": 501},
+    ),
+    (
+        {"systems": {"teacher": {"training": {"keep": "last", "average_last": 9}}}},
+        {"setting": "systems.teacher.training.average_last", "value": 9},
+    ),
+    (
+        {"systems": {"score": {"objective": {"pre_update_probability": 0, "pre_update_after": 0.9}}}},
+        {"setting": "systems.score.objective.pre_update_after", "value": 0.9},
+    ),
+    (
+        {"systems": {"score": {"objective": {"pre_update_after": 1.0}}}},
+        {"setting": "systems.score.objective.pre_update_after", "value": 1.0},
+    ),
+    (
+        {"systems": {"score": {"model": {"start": "random"}, "init_from": "lvm"}}},
+        {"setting": "systems.score.init_from", "value": "lvm"},
+    ),
+    (
+        {"systems": {"score": {"model": {"start": "random"}, "initial_weights": "mine.safetensors"}}},
+        {"setting": "systems.score.initial_weights", "value": "mine.safetensors"},
+    ),
+    (
+        {"systems": {"lvm": {"objective": {"kl_budget": 0.5, "budget_end": 0.6}}}},
+        {"setting": "systems.lvm.objective.budget_end", "value": 0.6},
+    ),
+    (
+        {"systems": {"lvm": {"objective": {"kl_budget": 0, "budget_hold": 0.3}}}},
+        {"setting": "systems.lvm.objective.budget_hold", "value": 0.3},
+    ),
+    (
         {"systems": {"teacher": {"training": {"betas": [1.5, 2]}}}},
         {"setting": "systems.teacher.training.betas[0]", "value": 1.5},
     ),

@@ -125,6 +125,29 @@ def test_pairs_of_vertices_count_in_the_memory_of_a_training():
     assert quadratic[1] > 0 and quadratic[2] == pytest.approx(3 * quadratic[1])
 
 
+@pytest.mark.parametrize(
+    ("experiment", "system", "setting"), [("smoke-families", "inat", "passes"), ("smoke", "score", "delta_steps")]
+)
+def test_what_an_objective_computes_again_counts_in_training_alone(experiment, system, setting):
+    asked, searched, training = {}, {}, {"max_steps": 100_000, "batch_tokens": 2000}
+    for value in (4, 40):
+        systems = {system: {"objective": {setting: value}, "training": training}}
+        requests = requests_for(experiment, systems=systems)
+        row = next(requests.plan.folder(each) for each in requests.plan.loaded.decodes if each.system == system)
+        model, rule = requests.plan.system(system).model, requests.plan.system(system).family.training_rule
+        work = requests.table[rule].work(requests.plan, {"system": system}, requests.sizes)
+        counted = Operations(requests.plan, requests.sizes).of(work)
+        asked[value] = requests.need(rule, SimpleNamespace(system=system))
+        searched[value] = requests.need("decode", SimpleNamespace(system=system, search=row, split="test"))
+        # Of two threads, without the minutes of a start.
+        assert asked[value][1] - 15 > counted / (2 * 5e9) / 60
+    assert searched[4] == searched[40]
+    # A frozen base holds no values of its steps, and passes that learn hold all of theirs.
+    layers = (40 - 4) * model.layers if setting == "passes" else 0
+    activations = 4 * 2000 * layers * (24 * model.dim + 6 * model.feed_forward) / 1e6
+    assert asked[40][0] - asked[4][0] == pytest.approx(activations)
+
+
 def test_drafts_and_the_system_that_drafts_count():
     def verified(drafts: int = 1, batch: int = 16, slots: float = 2.0) -> tuple[float, float]:
         row = {"system": "teacher", "search": "verified", "drafter": "ctc", "draft_search": "ctc-beam", "name": "v"}
@@ -186,6 +209,15 @@ def test_every_process_of_a_node_needs_memory_and_shares_the_time():
     (memory, minutes), four, eight = teacher(), teacher(devices=4), teacher(devices=4, nodes=2)
     assert four[0] == eight[0] == pytest.approx(4 * memory, abs=4)
     assert [part[1] - 15 for part in (four, eight)] == [pytest.approx((minutes - 15) / n, abs=2) for n in (4, 8)]
+
+
+def test_parts_that_processes_compute_side_by_side_are_in_memory_together():
+    def teacher(accumulate: int, devices: int) -> float:
+        training = {"batch_tokens": 2000, "accumulate": accumulate}
+        requests = requests_for(systems={"teacher": {"training": training}}, runtime={"devices": devices})
+        return requests.need("train_teacher", SimpleNamespace(system="teacher"))[0]
+
+    assert teacher(4, 4) == teacher(1, 4) == pytest.approx(4 * teacher(4, 1))
 
 
 @pytest.mark.parametrize("gpu", [False, True])

@@ -490,6 +490,16 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
     assert error.path == str(tmp_path / "train") and "model.max_positions" in error.fix
 
 
+@pytest.mark.parametrize(
+    ("training", "warned"),
+    [({"accumulate": 50}, "the longest pair"), ({"warmup_steps": 3}, "warmup_steps"), ({}, None)],
+)
+def test_a_training_says_what_its_settings_do_not_hold(training, warned, training_words, run_stage, tmp_path, caplog):
+    run_stage("train", training_words("transformer", tmp_path, **{"max_steps": 2, "warmup_steps": 2} | training))
+    warnings = [message for message in caplog.messages if message.startswith("warning: ")]
+    assert [warned in message for message in warnings] == ([True] if warned else [])
+
+
 @pytest.mark.parametrize(("latents", "warned"), [({"latent": "vae", "head_scale": 1e-3}, True), ({}, False)])
 def test_a_training_says_that_its_latents_have_collapsed(latents, warned, training_words, run_stage, tmp_path, caplog):
     """After one update heads that start near 0 say nothing."""

@@ -5,6 +5,7 @@ Every process is real, and they talk by gloo. Tests marked long start whole stag
 
 import dataclasses
 import json
+import math
 import os
 import pickle
 import re
@@ -23,7 +24,9 @@ from stage_words import stage_line
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
+from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.runtime import RuntimeConfig
+from workflow_src.data.batching import epoch_batches
 from workflow_src.decoding.search import searching
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
@@ -37,7 +40,7 @@ from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _
 from workflow_src.runtime.signals import PeerFailed
 from workflow_src.training import dev as dev_module
 from workflow_src.training import devices, loop
-from workflow_src.training.update import parts_of_an_update
+from workflow_src.training.pairs import sized
 from workflow_src.types import LossTerms
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -510,7 +513,21 @@ def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(trai
 
 
 def test_parts():
-    assert [parts_of_an_update(*pair) for pair in ((1, 1), (4, 1), (4, 2), (1, 4), (3, 2))] == [1, 4, 4, 4, 6]
+    def parts(accumulate: int, processes: int) -> tuple[int, int]:
+        config = TrainingConfig(max_steps=1, batch_tokens=1200, accumulate=accumulate)
+        return config.parts(processes), config.part_tokens(processes)
+
+    assert [parts(*pair) for pair in ((1, 1), (4, 1), (4, 2))] == [(1, 1200), (4, 300), (4, 300)]
+    assert [parts(*pair) for pair in ((1, 4), (3, 2))] == [(4, 300), (6, 200)]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_epochs_are_made_in_full_by_any_number_of_processes(processes, tiny):
+    """Small parts are less full, so that an epoch has more of them."""
+    training = TrainingConfig(max_steps={"epochs": 20}, batch_tokens=200)
+    parts = len(epoch_batches(tiny.train, training.part_tokens(processes), 1, 0))
+    config = sized(training, tiny.train, 1, processes)
+    assert config.max_steps == math.ceil(20 * parts / processes)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from workflow_src.losses.settings import Matches, changed, continues, loss_title
+from workflow_src.losses.settings import Matches, continues, loss_title
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, SCORER, Family, Look, Sizes
+from workflow_src.spec import GRAPH, PARALLEL, REPETITIONS, SCORER, Family, Look, Sizes, changed
 
 
 class DatConfig(StackConfig):

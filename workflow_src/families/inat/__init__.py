@@ -9,14 +9,11 @@ from pydantic import AfterValidator, Field
 
 from workflow_src.config.base import distinct
 from workflow_src.decoding.settings import lengths_refusal
-from workflow_src.losses.settings import changed
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look
+from workflow_src.spec import ITERATIVE, LENGTHS, PARALLEL, Family, Frozen, Look, changed
 
 Corruption = Literal["swap", "replace", "repeat"]
 CORRUPTIONS: tuple[Corruption, ...] = ("swap", "replace", "repeat")
-# Default passes of an update.
-PASSES = 4
 
 
 class InatConfig(StackConfig):
@@ -33,7 +30,7 @@ class InatConfig(StackConfig):
 class InatObjectiveConfig(Frozen):
     """Sum over passes of J = (1 - dae_mix) J_LVM + dae_mix J_DAE, and the loss of the length head."""
 
-    passes: int = Field(PASSES, ge=2, description="K of an update: the first decoder once, the second K - 1 times")
+    passes: int = Field(4, ge=2, description="K of an update: the first decoder once, the second K - 1 times")
     guess: Literal["argmax", "sample"] = Field(
         "argmax", description="what the next pass reads: the most probable words, or words drawn from the last pass"
     )
@@ -65,6 +62,11 @@ def conflict(_model: InatConfig, objective: InatObjectiveConfig) -> str | None:
     return None
 
 
+def layers(model: InatConfig, objective: InatObjectiveConfig | None) -> int:
+    """Every pass goes through one of the two decoders."""
+    return model.encoder_layers + (objective.passes if objective else 2) * model.layers
+
+
 FAMILY = Family(
     name="inat",
     title="Iterative refinement, two decoders",
@@ -75,7 +77,7 @@ FAMILY = Family(
     loss="workflow_src.families.inat.objective:refinement_loss",
     validation="workflow_src.families.inat.validation:validate",
     searches=("iterative-refinement", "argmax"),
-    layers=lambda model: model.encoder_layers + PASSES * model.layers,
+    layers=layers,
     traits=frozenset({ITERATIVE, LENGTHS, PARALLEL}),
     conflict=conflict,
     start="workflow_src.families.inat.model:start",

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from workflow_src.decoding.settings import lengths_refusal
 from workflow_src.errors import ConfigError
-from workflow_src.losses.settings import Budget, Matches, changed, continues, loss_title
+from workflow_src.losses.settings import Budget, Matches, continues, loss_title
 from workflow_src.nn.settings import StackConfig
 from workflow_src.spec import (
     ALIGNED,
@@ -22,6 +22,7 @@ from workflow_src.spec import (
     Look,
     Search,
     SearchSettings,
+    changed,
 )
 
 BLANK = "blank"
@@ -159,7 +160,7 @@ def refuses(model: NatConfig, search: Search, settings: SearchSettings) -> str |
     return None if model.loss == "ctc" else lengths_refusal(model.max_length_difference, settings)
 
 
-def layers(model: NatConfig) -> int:
+def layers(model: NatConfig, _objective: NatObjectiveConfig | None) -> int:
     return model.encoder_layers + model.layers + 2 * model.posterior_layers * (model.latent == "vae")
 
 
