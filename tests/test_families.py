@@ -177,6 +177,7 @@ OTHERS = {
     "nat, smoothed": ({}, {"label_smoothing": 0.1}, set()),
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),
     "nat, vae": ({"latent": "vae"}, {}, set()),
+    "nat, ce vae": ({"loss": "ce", "latent": "vae"}, {}, set()),
     "nat, everything": ({"loss": "axe", "latent": "vae"}, {"glance": "glat", "budget_end": 0.1}, set()),
     "cmlm": (
         {"length_pooling": "attention"},
@@ -232,22 +233,23 @@ def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alon
         # A softmax's rounding is no gradient.
         trained = gradient is not None and gradient.abs().max() > 1e-12
         assert trained == (name not in nothing), name
-    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
-    terms, wider = (objective(model.eval(), x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
-    assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
+    padding_leaves_the_loss_alone(family, model.eval(), objective, monkeypatch)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
-    """Without noise, which is drawn for padding too."""
+def padding_leaves_the_loss_alone(family: str, model: torch.nn.Module, objective, monkeypatch) -> None:
+    """Nor does it change gradients. Without noise, which is drawn for padding too."""
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
-    model, objective = make(family), build_objective(family, {})
     terms, wider = (objective(model, x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
     assert terms.count == wider.count
     assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
     actual, expected = (gradients(model, x.loss) for x in (terms, wider))
     for name, gradient in actual.items():
         assert gradient is None or torch.allclose(gradient, expected[name], atol=1e-11), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
+    padding_leaves_the_loss_alone(family, make(family), build_objective(family, {}), monkeypatch)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
