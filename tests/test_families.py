@@ -80,6 +80,15 @@ def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.fl
     return filled
 
 
+def sharp(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with probabilities of words and of moves in a graph that are far from even."""
+    factors = {"target_embedding.weight": 3, "projection.weight": 3, "transition.query.weight": 4}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(factors.get(name, 1))
+    return model
+
+
 def batch_of(vocabulary: str = "joint"):
     return pairs([4, 1, 6, 5], [3, 5, 1, 6], VOCABULARIES[vocabulary][:2])
 
@@ -304,6 +313,21 @@ def test_every_search_of_the_family_runs(family, search, dtype):
         # All hypotheses of a sentence, the best first, which is the translation.
         assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
         assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
+
+
+@pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
+def test_neither_padding_nor_company_changes_a_translation(family, search):
+    model, batch = sharp(make(family, seed=3, **SERVING.get((family, search), {}))), batch_of()
+    filled = others(family)
+    together = run(search, family, model, filled, batch.source)
+    # Sentences whose outputs are alike could be mixed unseen.
+    assert len(set(map(tuple, together.tokens))) > 1
+    wider = run(search, family, model, filled, padded(batch, 4).source)
+    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-9)
+    for row in range(4):
+        alone = run(search, family, model, filled, one(batch, row).source)
+        assert alone.tokens == [together.tokens[row]]
+        assert alone.scores == pytest.approx([together.scores[row]], abs=1e-9)
 
 
 @pytest.mark.parametrize("verifier", [name for name, family in FAMILIES.items() if AUTOREGRESSIVE in family.traits])
