@@ -262,6 +262,16 @@ def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_one_update_lowers_the_loss(family):
+    model, objective = make(family, seed=3), build_objective(family, {})
+    optimiser = torch.optim.SGD(model.parameters(), 0.01)
+    before = objective(model, batch_of(), at_the_end(family)).loss
+    before.backward()
+    optimiser.step()
+    assert objective(model, batch_of(), at_the_end(family)).loss < before
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_generator_gives_the_same_loss(family):
     model, objective = make(family), build_objective(family, {})
     first, second = (objective(model, batch_of(), at_the_end(family)).loss for _ in range(2))
