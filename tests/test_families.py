@@ -80,6 +80,15 @@ def others(family: str, vocabulary: str = "joint", dtype: torch.dtype = torch.fl
     return filled
 
 
+def sharp(model: torch.nn.Module) -> torch.nn.Module:
+    """The model with probabilities of words and of moves in a graph that are far from even."""
+    factors = {"target_embedding.weight": 3, "projection.weight": 3, "transition.query.weight": 4}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.mul_(factors.get(name, 1))
+    return model
+
+
 def batch_of(vocabulary: str = "joint"):
     return pairs([4, 1, 6, 5], [3, 5, 1, 6], VOCABULARIES[vocabulary][:2])
 
@@ -177,6 +186,7 @@ OTHERS = {
     "nat, smoothed": ({}, {"label_smoothing": 0.1}, set()),
     "nat, ce": ({"loss": "ce"}, {"label_smoothing": 0.1, "glance": "glat", "glance_count": "share"}, set()),
     "nat, vae": ({"latent": "vae"}, {}, set()),
+    "nat, ce vae": ({"loss": "ce", "latent": "vae"}, {}, set()),
     "nat, everything": ({"loss": "axe", "latent": "vae"}, {"glance": "glat", "budget_end": 0.1}, set()),
     "cmlm": (
         {"length_pooling": "attention"},
@@ -232,22 +242,33 @@ def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alon
         # A softmax's rounding is no gradient.
         trained = gradient is not None and gradient.abs().max() > 1e-12
         assert trained == (name not in nothing), name
-    monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
-    terms, wider = (objective(model.eval(), x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
-    assert terms.count == wider.count and terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
+    padding_leaves_the_loss_alone(family, model.eval(), objective, monkeypatch)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
-    """Without noise, which is drawn for padding too."""
+def padding_leaves_the_loss_alone(family: str, model: torch.nn.Module, objective, monkeypatch) -> None:
+    """Nor does it change gradients. Without noise, which is drawn for padding too."""
     monkeypatch.setattr(torch, "randn", lambda shape, **more: torch.zeros(shape, dtype=more.get("dtype")))
-    model, objective = make(family), build_objective(family, {})
     terms, wider = (objective(model, x, at_the_end(family)) for x in (batch_of(), padded(batch_of(), 4)))
     assert terms.count == wider.count
     assert terms.loss.item() == pytest.approx(wider.loss.item(), rel=1e-11)
     actual, expected = (gradients(model, x.loss) for x in (terms, wider))
     for name, gradient in actual.items():
         assert gradient is None or torch.allclose(gradient, expected[name], atol=1e-11), name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_extra_padding_leaves_the_loss_alone(family, monkeypatch):
+    padding_leaves_the_loss_alone(family, make(family), build_objective(family, {}), monkeypatch)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_update_lowers_the_loss(family):
+    model, objective = make(family, seed=3), build_objective(family, {})
+    optimiser = torch.optim.SGD(model.parameters(), 0.01)
+    before = objective(model, batch_of(), at_the_end(family)).loss
+    before.backward()
+    optimiser.step()
+    assert objective(model, batch_of(), at_the_end(family)).loss < before
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -302,6 +323,21 @@ def test_every_search_of_the_family_runs(family, search, dtype):
         # All hypotheses of a sentence, the best first, which is the translation.
         assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
         assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
+
+
+@pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
+def test_neither_padding_nor_company_changes_a_translation(family, search):
+    model, batch = sharp(make(family, seed=3, **SERVING.get((family, search), {}))), batch_of()
+    filled = others(family)
+    together = run(search, family, model, filled, batch.source)
+    # Sentences whose outputs are alike could be mixed unseen.
+    assert len(set(map(tuple, together.tokens))) > 1
+    wider = run(search, family, model, filled, padded(batch, 4).source)
+    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-9)
+    for row in range(4):
+        alone = run(search, family, model, filled, one(batch, row).source)
+        assert alone.tokens == [together.tokens[row]]
+        assert alone.scores == pytest.approx([together.scores[row]], abs=1e-9)
 
 
 @pytest.mark.parametrize("verifier", [name for name, family in FAMILIES.items() if AUTOREGRESSIVE in family.traits])

@@ -1,4 +1,4 @@
-"""Replacements in `torch.cuda`: devices, random numbers, streams, events and memory."""
+"""Replacements in `torch.cuda`: devices, random numbers, streams and memory."""
 
 from __future__ import annotations
 
@@ -58,14 +58,6 @@ class Stream:
     def wait_stream(self, stream):
         pass
 
-    def wait_event(self, event):
-        pass
-
-    def record_event(self, event=None):
-        event = event or Event()
-        event.record(self)
-        return event
-
     def query(self):
         return True
 
@@ -77,31 +69,6 @@ class Stream:
 
     def __exit__(self, *_):
         pass
-
-
-class Event:
-    def __init__(self, enable_timing=False, **_):
-        self.timed = enable_timing
-        # Number of waits before it was recorded; None: not recorded.
-        self.waits_before: int | None = None
-
-    def record(self, *_):
-        self.waits_before = len(machine.waits)
-
-    def query(self):
-        return self.waits_before is None or len(machine.waits) > self.waits_before
-
-    def synchronize(self):
-        # CUDA's debug mode lets it pass.
-        if not self.query():
-            _synchronize()
-
-    def elapsed_time(self, other):
-        if not (self.timed and other.timed) or None in (self.waits_before, other.waits_before):
-            raise ValueError("Both events must be recorded with enable_timing=True")
-        if not (self.query() and other.query()):
-            raise RuntimeError("Both events must be completed before calculating elapsed time.")
-        return 0.0
 
 
 def _device_name(device=None):
@@ -177,7 +144,6 @@ REPLACED = {
     "set_sync_debug_mode": _set_sync_debug_mode,
     "get_sync_debug_mode": lambda: machine.sync_mode,
     "Stream": Stream,
-    "Event": Event,
     "current_stream": lambda device=None: Stream(device),
     "stream": lambda stream: stream,
     "CUDAGraph": CUDAGraph,

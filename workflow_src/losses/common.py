@@ -53,7 +53,8 @@ def smoothed_cross_entropy(
 
     Logits are never held for all positions at once: gradients are computed with the loss, a block of rows at a time.
     torch.nn.functional.linear_cross_entropy (PyTorch 2.13) gives the same values; on a CPU it takes 1.1 to 2.4 times
-    the time and three times the memory (tests/benchmarks/output_loss.py).
+    the time and three times the memory (medians of the CPU time of forward and backward, the two in turns, in one
+    thread: 2,000 positions, width 128 with 4,000 classes and 512 with 32,000, float32 and bfloat16).
     """
     return _LinearCrossEntropy.apply(hidden, weight, bias, labels, smoothing, counted)
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import context, decode, gradients, lvm, one, padded, pairs
+from miniatures import context, decode, gradients, lvm, one, pairs
 from torch.distributions import Normal, kl_divergence
 
 from workflow_src.families.lvm.objective import elbo_loss
@@ -145,13 +145,6 @@ def test_the_length_smoothing_reaches_the_objective(model, batch):
     soft, _ = length_loss(model.length, memory, batch, 1.5)
     terms = elbo_loss(model, batch, context(), ElboConfig(length_smoothing=1.5))
     assert terms.figures["length_nll"].item() == pytest.approx(soft.item() / 3, rel=1e-12)
-
-
-@pytest.mark.parametrize("end", [False, True])
-def test_padding_changes_nothing(batch, end):
-    model = lvm(end_symbol=end)
-    losses = [elbo_loss(model, pairs_, context(), ElboConfig()).loss.item() for pairs_ in (batch, padded(batch))]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
 
 
 @pytest.mark.parametrize(

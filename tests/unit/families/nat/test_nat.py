@@ -99,15 +99,6 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     assert [float(value) for value in unreachable] == [1, 2]
 
 
-def test_one_update_lowers_the_loss():
-    model, objective = nat(seed=3).train(), functools.partial(nat_loss, config=NatObjectiveConfig())
-    optimiser = torch.optim.SGD(model.parameters(), 0.05)
-    before = objective(model, batch(), context())
-    before.loss.backward()
-    optimiser.step()
-    assert objective(model, batch(), context()).loss.item() < before.loss.item()
-
-
 @pytest.mark.parametrize("size", [1, 2])
 def test_matches_of_ngrams_learn_the_symbols_that_a_search_may_put_out(size):
     model, both = nat(seed=5), batch()

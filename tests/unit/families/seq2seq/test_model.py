@@ -1,18 +1,12 @@
 from __future__ import annotations
 
-import functools
-
 import pytest
 import torch
-from miniatures import context, one, padded, pairs, seq2seq, walk
-from refusals import fields_of
-from torch import Tensor, nn
+from miniatures import one, pairs, seq2seq
+from torch import Tensor
 
-from workflow_src.errors import ConfigError
-from workflow_src.losses.cross_entropy import cross_entropy
-from workflow_src.losses.settings import CrossEntropyConfig
 from workflow_src.nn.recurrent import BidirectionalLSTM
-from workflow_src.types import BOS, EOS, PAD
+from workflow_src.types import BOS, EOS
 
 SHAPES = [{}, {"encoder_layers": 1, "decoder_layers": 3}]
 
@@ -81,42 +75,6 @@ def test_the_model_computes_its_equations(shape, joint):
             assert (chosen[row, len(labels) :] == 0).all()
 
 
-def uncached(model, source: Tensor, prefix: list[int]) -> Tensor:
-    """log p(. | prefix, source) of one sentence without padding, read from a whole pass."""
-    states = model.hidden(model.encode(source[None]), torch.tensor([prefix], dtype=torch.int64))
-    return model.logits(states)[0, -1].log_softmax(-1)
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-4)])
-def test_cached_steps_give_the_log_probabilities_of_a_whole_pass(shape, dtype, tolerance):
-    model = seq2seq(**shape).to(dtype)
-    batch = pairs([4, 1, 6], [40, 35, 38])
-    with torch.no_grad():
-        whole_pass = model.log_probabilities(batch.source, batch.target)
-        decoder = model.start(model.encode(batch.source))
-        tokens = torch.full((3,), BOS)
-        labels = nn.functional.pad(batch.target, (0, 1), value=PAD)
-        for position in range(41):
-            expected = labels[:, position].clone()
-            expected[position == batch.target_lengths] = EOS
-            log_probabilities = decoder.step(tokens).log_softmax(-1).gather(1, expected[:, None])[:, 0]
-            real = position <= batch.target_lengths
-            assert torch.allclose(log_probabilities[real], whole_pass[real, position], rtol=0, atol=tolerance)
-            tokens = labels[:, position]
-
-
-@torch.no_grad()
-def test_kept_and_reordered_rows_continue_their_own_prefixes():
-    model = seq2seq()
-    source = pairs([4, 1, 6, 2], [1] * 4).source
-    decoder = model.start(model.encode(source))
-    for log_probabilities, rows in walk(decoder, 4, 12, {0, 2, 5, 8}, {1: [0, 2, 3], 5: [2, 0], 9: [1]}):
-        for row, (sentence, prefix) in enumerate(rows):
-            expected = uncached(model, source[sentence][source[sentence] != PAD], prefix)
-            assert torch.allclose(log_probabilities[row], expected, rtol=0, atol=1e-12), (len(prefix), row)
-
-
 def test_states_end_where_sentences_do():
     """States of a layer in both directions depend neither on padding nor on other sentences."""
     torch.manual_seed(0)
@@ -133,17 +91,6 @@ def test_states_end_where_sentences_do():
         assert all(torch.allclose(single[i][0], actual[i][row], atol=1e-14) for i in (1, 2))
 
 
-def test_training_loss_is_a_mean_that_parts_join_to():
-    model, batch = seq2seq(), pairs([4, 1, 6], [3, 5, 1])
-    objective = functools.partial(cross_entropy, config=CrossEntropyConfig())
-    terms = objective(model, batch, context())
-    assert terms.count == 12
-    assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
-    by_sentence = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(x.loss * x.count for x in by_sentence) / sum(x.count for x in by_sentence)
-    assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)
-
-
 def test_dropout_is_drawn_in_training_alone_and_starts_from_the_generator():
     model, batch = seq2seq(dropout=0.4), pairs([4, 1, 6], [3, 5, 1])
     still = model.log_probabilities(batch.source, batch.target)
@@ -156,28 +103,3 @@ def test_dropout_is_drawn_in_training_alone_and_starts_from_the_generator():
 
     assert torch.equal(drawn(1), drawn(1)) and not torch.allclose(drawn(1), drawn(2))
     assert not torch.allclose(drawn(1), still)
-
-
-def test_joint_vocabulary_is_one_matrix():
-    model = seq2seq(11, 11, joint=True)
-    assert model.source_embedding is model.target_embedding
-    separate = seq2seq()
-    assert separate.source_embedding is not separate.target_embedding
-
-
-def test_too_many_positions_are_refused_by_number():
-    model = seq2seq(max_positions=8)
-    fits = pairs([7], [7])
-    assert model.log_probabilities(fits.source, fits.target).shape == (1, 8)
-    fields = {"setting": "model.max_positions", "value": 8, "mentions": ("9",)}
-    for long in (pairs([8], [1]), pairs([1], [8])):
-        with pytest.raises(ConfigError) as refused:
-            model.log_probabilities(long.source, long.target)
-        assert fields_of(refused.value, fields) == fields
-    decoder = model.start(model.encode(fits.source))
-    with torch.no_grad():
-        for _ in range(8):
-            decoder.step(torch.tensor([BOS]))
-        with pytest.raises(ConfigError) as refused:
-            decoder.step(torch.tensor([BOS]))
-    assert fields_of(refused.value, fields) == fields

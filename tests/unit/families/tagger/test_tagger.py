@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import PairsDev, context, gradients, one, padded, pairs, tagger
+from miniatures import PairsDev, context, gradients, one, pairs, tagger
 
 from workflow_src.families.tagger.objective import tagging_loss
 from workflow_src.families.tagger.validation import validate
@@ -48,11 +48,6 @@ def test_the_loss_is_cross_entropy_of_every_word_at_its_place_and_of_the_length(
     actual_gradients, expected_gradients = gradients(model, terms.loss), gradients(model, expected / words)
     for name, gradient in actual_gradients.items():
         assert torch.allclose(gradient, expected_gradients[name], rtol=1e-9, atol=1e-12), name
-
-
-def test_padding_changes_no_loss():
-    model, batch = tagger(seed=1), pairs(*LENGTHS)
-    assert torch.allclose(loss_of(model, batch).loss, loss_of(model, padded(batch)).loss, rtol=0, atol=1e-12)
 
 
 def test_figures_on_dev_are_those_of_sentences_one_by_one():

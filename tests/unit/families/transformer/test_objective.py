@@ -1,11 +1,9 @@
 from __future__ import annotations
 
-import functools
-
 import pytest
 import torch
 import torch.nn.functional as F
-from miniatures import context, gradients, one, padded, pairs, transformer
+from miniatures import context, gradients, one, pairs, transformer
 
 from workflow_src.losses.cross_entropy import cross_entropy
 from workflow_src.losses.settings import CrossEntropyConfig
@@ -46,13 +44,3 @@ def test_the_likelihood_is_the_models_log_probability():
     terms = cross_entropy(model, batch, context(), CrossEntropyConfig())
     total = model.log_probabilities(batch.source, batch.target).sum()
     assert terms.figures["nll"].item() == pytest.approx(-total.item() / terms.count, rel=1e-12)
-
-
-def test_padding_changes_nothing_and_parts_join_by_their_counts():
-    model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
-    objective = functools.partial(cross_entropy, config=CrossEntropyConfig())
-    terms = objective(model, batch, context())
-    assert objective(model, padded(batch), context()).loss.item() == pytest.approx(terms.loss.item(), rel=1e-12)
-    by_sentence = [objective(model, one(batch, row), context()) for row in range(3)]
-    joined = sum(x.loss * x.count for x in by_sentence) / sum(x.count for x in by_sentence)
-    assert joined.item() == pytest.approx(terms.loss.item(), rel=1e-12)

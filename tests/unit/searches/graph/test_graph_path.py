@@ -7,7 +7,7 @@ import math
 
 import pytest
 import torch
-from miniatures import dat, one, padded, pairs
+from miniatures import dat, one, pairs
 from miniatures import searched as searched_by
 
 from workflow_src.decoding.search import open_search
@@ -60,16 +60,6 @@ def test_every_vertex_is_the_best_next_one(lookahead, seed):
         assert hypotheses.tokens[row] == output and all(word > EOS for word in output)
         assert hypotheses.scores[row] == pytest.approx(score, abs=1e-9)
     assert sum(map(len, hypotheses.tokens)) >= 4
-
-
-def test_padding_and_other_sentences_change_nothing():
-    model = sure()
-    settings = GraphPathSettings()
-    together = searched(model, PAIRS.source, settings)
-    wider = searched(model, padded(PAIRS, 5).source, settings)
-    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-9)
-    for row in range(4):
-        assert searched(model, one(PAIRS, row).source, settings).tokens == [together.tokens[row]]
 
 
 def test_equal_neighbours_are_merged_where_the_setting_says_so_alone():
