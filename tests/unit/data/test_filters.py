@@ -127,6 +127,7 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("script", {}, ("mai", "en"), ("घर पानि गाम लोक", "house water village people"), None),
         ("script", {}, ("mai", "en"), ("click here to read more", "click here to read more"), "min_share"),
         ("script", {"scripts": {"de": ["cyrillic"]}}, ("de", "en"), ("Я не знаю", "I do not"), None),
+        ("script", {"scripts": {"zh": ["CJK"], "hak": ["LATIN"]}}, ("zh", "hak"), ("我不知道。", "Ngai m-ti"), None),
         ("script", {"scripts": {"sr": ["LATIN"]}}, ("srp", "en"), ("Ја не знам", "I do not know"), "min_share"),
         *(
             ("script", {}, (code, "en"), (line, "I do not know"), None)
