@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import tracemalloc
+import unicodedata
 
 import pytest
 from refusals import fields_of
@@ -146,6 +147,20 @@ def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw,
     normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
     # Against the given references it is no better; against the scored ones, nothing is lost.
     assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
+
+
+def test_references_as_given_keep_compatibility_characters(tmp_path):
+    line = "他２０２４年来到这里，住了三年！\n"
+    names = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("en", "zh")]
+    write_raw(tmp_path / "raw", dict.fromkeys(names, line))
+    summary = normalise(tmp_path, languages=("en", "zh"), unicode="NFKC")
+    texts = {name: (tmp_path / "corpus" / name).read_text() for name in ("train.zh", "test.zh", "test.reference.zh")}
+    folded = unicodedata.normalize("NFKC", line)
+    assert texts == {"train.zh": folded, "test.zh": folded, "test.reference.zh": line}
+    # What the models' text lacks of the references, outputs cannot have.
+    assert summary["round_trip_bleu"]["test"] < 99
+    normalise(tmp_path, languages=("en", "zh"), unicode="NFKC", references="normalised")
+    assert (tmp_path / "corpus/test.reference.zh").read_text() == folded
 
 
 def test_tokenised_text_is_told_and_becomes_ordinary_text(tmp_path, capsys):
