@@ -142,7 +142,7 @@ class Normaliser:
         return lambda text: tokenise(text, escape=False)
 
     def reference(self, text: str) -> str:
-        """A reference for scoring: as given, in NFC with clean whitespace, or normalised and detokenised as outputs are.
+        """A reference for scoring: `ordinary` as it is given, or normalised and detokenised as outputs are.
 
         Outputs of models that learned from lowercased text, say, have no capitals to be right or wrong.
         """

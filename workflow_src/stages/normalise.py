@@ -22,6 +22,7 @@ from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
+from workflow_src.data.drops import warn_of_losses as warn_of_left_out
 from workflow_src.data.held_out import found_in_train, pairs_among, without_held_out
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
@@ -296,6 +297,11 @@ def run(inputs: Inputs) -> str:
     looks_tokenised = tokenised_shares(texts, normalisers)
     round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
     warn_of_losses(round_trip, settings.normalisation)
+    if isinstance(settings.split, GroupSplit):
+        lost = {"other_translation": written.dropped[raw.training]["other_translation"]}
+        key_language = settings.split.key_language or codes[0]
+        fix = f"one is kept for each sentence of {key_language}, which split.key_language of the dataset names"
+        warn_of_left_out(raw.training, lost, written.read[raw.training], fix)
     overlaps = overlaps_of(inputs, writers, held_out, raw.training)
     log_splits(writers, codes, overlaps)
     spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}

@@ -340,7 +340,7 @@ def repeating(count=300):
     return rows + [("", "nothing"), ("bun", "one two three four five six seven")] * 4 + rows[:30]
 
 
-def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path):
+def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path, capsys):
     rows = repeating()
     texts = {f"train.{code}": "".join(row[side] + "\n" for row in rows) for side, code in enumerate(("ro", "en"))}
     splits = {}
@@ -360,6 +360,8 @@ def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp
         ]
         reference = (tmp_path / f"corpus/test.reference.{languages[1]}").read_text()
         assert reference == (tmp_path / f"corpus/test.{languages[1]}").read_text()
+        # Many sentences have several translations.
+        assert "each sentence of ro" in capsys.readouterr().err
     assert splits["ro", "en"] == splits["en", "ro"]
 
 
