@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
 from workflow_src.config.languages import is_in
+from workflow_src.data.characters import without_html_entities
 from workflow_src.data.rows import folded
 from workflow_src.errors import ArtifactError
 
@@ -95,7 +95,7 @@ def _sgml_segments(text: str, name: str) -> list[Segment]:
         if begun is not None and not (is_segment and ends):
             raise _endless(begun, name)
         if is_segment and ends and begun is not None:
-            content = folded(html.unescape(text[begun.end() : tag.start()]))
+            content = folded(without_html_entities(text[begun.end() : tag.start()]))
             pairs.append(((document_id, _id(SEGMENT_ID, begun[3])), content))
             begun = None
         elif is_segment and empty:

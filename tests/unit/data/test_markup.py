@@ -77,6 +77,8 @@ def test_segments_of_sgml_and_xml():
         ((None, "4"), ""),
         ((None, None), "<b> 2 < 3"),
     ]
+    # No character has such a number.
+    assert segments(f"<seg>&#{'1' * 5000};</seg>", "x", ("de", "en")) == [((None, None), "\ufffd")]
 
 
 def sgm(kind: str, ids: list[int]) -> str:
