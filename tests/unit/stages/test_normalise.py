@@ -130,6 +130,25 @@ def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path
     assert {path.name for path in folder.iterdir()} == {*summary["sha256"], "corpus.json"}
 
 
+def test_an_empty_reference_is_none(tmp_path):
+    texts = {
+        "train": {"ro": "x", "en": "X"},
+        "dev": {"ro": "a\nb", "en": "A\n\u200b", "reference-2.en": "\nB"},
+        "test": {"ro": "a\nc", "en": "other\n", "reference-2.en": "\n"},
+    }
+    lines = {f"{split}.{end}": f"{text}\n" for split, sides in texts.items() for end, text in sides.items()}
+    raw = write_raw(tmp_path / "raw", lines)
+    content = json.loads((raw / "raw.json").read_text())
+    content |= {"pairs": {"train": 1, "dev": 2, "test": 2}, "references": {"dev": 2, "test": 2}, "places": {}}
+    content["dropped"] = {split: {} for split in texts}
+    (raw / "raw.json").write_text(json.dumps(content))
+    summary = normalise(tmp_path)
+    assert (tmp_path / "corpus/dev.en").read_text() == (tmp_path / "corpus/dev.reference.en").read_text() == "A\nB\n"
+    assert summary["pairs"]["dev"] == 2 and summary["dropped"]["test"] == {"empty": 1}
+    # Both sets have the source a, with other references.
+    assert summary["found_in_dev"] == {"test": 0}
+
+
 def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw, capsys):
     references = ["one, two: “three”!\n", "at 10:30 <x@y.example> isn't 4 %.\n"]
     for split in ("dev", "test"):
