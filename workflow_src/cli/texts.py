@@ -67,9 +67,9 @@ def first_pairs(loaded: Loaded, count: int) -> tuple[list[RawPair], bool]:
 
 
 def own_parts(plan: Plan, split: str) -> list[int]:
-    """Numbers of the parts of a split that lie in the user's own files."""
+    """Numbers of the parts of a split, or of the monolingual text, that lie in the user's own files."""
     dataset, languages = plan.loaded.dataset, (plan.recipe.source, plan.recipe.target)
-    parts = dataset.parts[split]
+    parts = plan.recipe.monolingual if split == MONOLINGUAL else dataset.parts[split]
     return [number for number, part in enumerate(parts) if not dataset.files.keys() & set(part.files(languages))]
 
 
@@ -85,9 +85,10 @@ def own_text_counts(plan: Plan) -> dict[str, int]:
         for split in dataset.parts:
             if own := own_parts(plan, split):
                 counts[split] = sum(1 for number in own for _ in corpus.part(split, number))
-    if plan.reads_monolingual and all(name not in dataset.files for name in plan.own_monolingual.values()):
+    if plan.reads_monolingual:
         with RawCorpus(plan.monolingual_files, (plan.recipe.source,), Path) as corpus:
-            for number, text in enumerate(plan.monolingual_texts):
+            for number in own_parts(plan, MONOLINGUAL):
+                text = plan.monolingual_texts[number]
                 counts[text] = sum(1 for _ in corpus.part(MONOLINGUAL, number))
     for path in plan.own_distilled.values():
         counts[path] = sum(1 for _ in read_lines(path, own=True))

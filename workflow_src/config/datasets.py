@@ -103,7 +103,6 @@ def raw_names(split: str, languages: tuple[str, ...], references: int = 1) -> li
 class AnySplit(Frozen):
     """How the lines of `train` give dev and test where the dataset has none of its own."""
 
-    key_language: str | None = Field(None, description="one translation is kept for each sentence of this language")
     longest: int = Field(500, gt=0, description="characters; pairs with a longer side never become dev or test")
 
 
@@ -116,6 +115,11 @@ class GroupSplit(AnySplit):
     method: Literal["connected-groups"]
     dev: int = Field(gt=0, description="pairs")
     test: int = Field(gt=0, description="pairs")
+    key_language: str | None = Field(
+        None,
+        description="one translation is kept for each sentence of this language; default: the first of the dataset's "
+        "languages that is in the direction",
+    )
     largest_group: int = Field(20, gt=0, description="larger groups stay in train")
     seed: int = 1
 
@@ -335,7 +339,7 @@ class DatasetConfig(DatasetFiles):
         if isinstance(self.split, GroupSplit) and (self.dev or TEST in self.test):
             problem = "it needs no parts under dev, and test sets with names of their own"
             raise ConfigError("split.method", self.split.method, problem=problem)
-        if self.split is not None and self.split.key_language not in (None, *self.languages):
+        if isinstance(self.split, GroupSplit) and self.split.key_language not in (None, *self.languages):
             raise ConfigError("split.key_language", self.split.key_language, allowed=self.languages)
         return self
 

@@ -134,6 +134,33 @@ def two_letters(language: str) -> str:
     return match.part1 or language
 
 
+@functools.cache
+def same_language(first: str, second: str) -> bool:
+    """True for two codes of one language (de: deu), which a language and its macrolanguage do not have in common."""
+    if first == second or max(len(first), len(second)) <= 2:
+        return first == second
+    from iso639 import Language, LanguageNotFoundError
+
+    try:
+        return Language.match(first) == Language.match(second)
+    except LanguageNotFoundError:
+        return False
+
+
+@functools.cache
+def is_in(code: str, language: str, other: str) -> bool:
+    """True for the code of a text in a language, which may be the code of a part of it or of its macrolanguage.
+
+    `other` is the other language of the direction, or the same one. Where both are of one macrolanguage, no code fits
+    both: codes of other parts are those of the macrolanguage itself.
+    """
+    if same_language(code, language) or two_letters(code) != two_letters(language):
+        return same_language(code, language)
+    if other == language or two_letters(other) != two_letters(language):
+        return True
+    return same_language(two_letters(language), language) and not same_language(code, other)
+
+
 def scripts_of(language: str) -> tuple[str, ...] | None:
     """The scripts that a language is written in, as the Unicode names of their letters begin; None for an unknown one.
 

@@ -12,7 +12,7 @@ from workflow_src.config.compose import (
     extended,
     laid_over,
 )
-from workflow_src.config.datasets import DatasetConfig
+from workflow_src.config.datasets import DatasetConfig, GroupSplit
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
@@ -79,7 +79,7 @@ def load_composed(raw: dict[str, Any]) -> Loaded:
         _check_references(normalisation, recipe.target)
     cleaning = _cleaning(config, dataset)
     systems = resolve_systems(config)
-    _check_split(dataset, systems)
+    _check_split(dataset, (config.recipe.source, config.recipe.target), systems)
     check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)
@@ -229,13 +229,17 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                 raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
 
 
-def _check_split(dataset: DatasetConfig, systems: dict[str, System]) -> None:
-    """Check that every system can read the longest sentence of dev and test of a split. Raises ConfigError.
+def _check_split(dataset: DatasetConfig, languages: tuple[str, str], systems: dict[str, System]) -> None:
+    """Check that a split is by a language of the direction, and that every system can read the longest sentence of its
+    dev and test. Raises ConfigError.
 
     A sentence has at most one subword more than characters; an end symbol follows.
     """
     if dataset.split is None:
         return
+    if isinstance(dataset.split, GroupSplit) and dataset.split.key_language not in (None, *languages):
+        where = f"split.key_language of dataset {dataset.name}"
+        raise ConfigError(where, dataset.split.key_language, problem="not in the direction", allowed=languages)
     longest = dataset.split.longest
     for name, system in systems.items():
         positions = getattr(system.model, "max_positions", None)

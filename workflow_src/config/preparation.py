@@ -13,11 +13,13 @@ from workflow_src.config.sizes import AUTO, vocabulary_size
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
 
+UnicodeForm = Literal["NFC", "NFKC"]
+
 
 class NormalisationConfig(Frozen):
     """Settings of normalisation, from raw lines to the text that models see and that scores are computed on."""
 
-    unicode: Literal["NFC", "NFKC"] = "NFC"
+    unicode: UnicodeForm = Field("NFC", description="of the text of models; references as given are in NFC")
     romanian: bool = Field(False, description="on Romanian text: cedilla to comma letters, then diacritics removed")
     moses_punctuation: bool = Field(False, description="sacremoses punctuation normalisation")
     moses_tokenise: bool = Field(

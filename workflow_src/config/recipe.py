@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from workflow_src.config.base import by_name, named
 from workflow_src.config.datasets import NAME, DatasetConfig
-from workflow_src.config.languages import spaced
+from workflow_src.config.languages import same_language, spaced
 from workflow_src.config.parts import FilePath, Language, Part, RowsPart, TextPart
 from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.sizes import AUTO, MaxLength
@@ -165,7 +165,7 @@ class RecipeConfig(SplitRules):
 
     @model_validator(mode="after")
     def _direction(self):
-        if self.source == self.target:
+        if same_language(self.source, self.target):
             raise ConfigError("target", self.target, problem="source is the same", hint="name two languages")
         for number, part in enumerate(self.monolingual):
             self._check_monolingual(part, f"monolingual[{number}]")

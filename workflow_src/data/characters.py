@@ -1,8 +1,9 @@
-"""Characters of a line: which of them count as letters, of a script, as visible, and in comparisons."""
+"""Characters of a line: which of them count as letters, of a script, as visible, and in comparisons; HTML entities."""
 
 from __future__ import annotations
 
 import functools
+import html
 import math
 import re
 import string
@@ -31,6 +32,8 @@ BLANK = (
 BLANK_WORD = re.compile(rf"(?<!\S)[{BLANK}]+(?!\S)")
 # Invisible marks: the grapheme joiner, and selectors of the form of the character before.
 SELECTORS = frozenset(map(chr, [0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
+# An entity beyond Unicode, of more digits than Python may read as a number.
+TOO_LONG_ENTITY = re.compile("&#[0-9]{50,};?")
 _NO_LETTERS = bytes(code for code in range(128) if chr(code) not in string.ascii_letters)
 
 
@@ -100,6 +103,11 @@ def letters_outside(scripts: tuple[str, ...]) -> Callable[[str], int]:
     if LATIN in scripts:
         return lambda line: 0 if line.isascii() else len(line.translate(outside))
     return lambda line: len(line.translate(outside))
+
+
+def without_html_entities(text: str) -> str:
+    """A text with characters in place of HTML entities; U+FFFD is that of a number beyond Unicode."""
+    return html.unescape(TOO_LONG_ENTITY.sub("\ufffd", text))
 
 
 def bare(sentence: str) -> str:

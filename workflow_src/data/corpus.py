@@ -161,8 +161,9 @@ class RawCorpus:
                 raise ArtifactError(
                     names[0], f"and {names[1]} have no references by translators", "remove translator from their part"
                 )
-        for text, name, language in zip(texts, names, self.languages, strict=True):
-            yield iter(segments(text, name, language, part.translator))
+        source, target = self.languages
+        for text, name, languages in zip(texts, names, [(source, target), (target, source)], strict=True):
+            yield iter(segments(text, name, languages, part.translator))
 
     def _rows(
         self, part: TablePart | RecordsPart, languages: tuple[str, str], dropped: Counter[str]

@@ -67,10 +67,7 @@ def found_in_train(
 def _sharing(
     sources: set[str], targets: set[str]
 ) -> Callable[[list[tuple[str, str]]], set[tuple[str | None, str | None]]]:
-    """A function of pairs: their keys of source and target, None in place of those that are not in the sets.
-
-    A further reference may be empty, and so may its key.
-    """
+    """A function of pairs: their keys of source and target, None in place of those that are not in the sets."""
 
     def shared(block: list[tuple[str, str]]) -> set[tuple[str | None, str | None]]:
         keys = [(key(source), key(target)) for source, target in block]

@@ -8,6 +8,7 @@ import io
 import itertools
 import logging
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,6 +28,8 @@ SENTENCEPIECE_THREADS = 4
 # Lines that SentencePiece learns from, of both languages; of more, every so many-th. More lines take hours, and change
 # few of the subwords.
 MOST_LINES = 2_000_000
+# Characters that SentencePiece learns from at once: its time grows with the square of a repetitive line.
+LONGEST_PIECE = 4000
 # Bytes: longer than any line that normalisation lets pass.
 LONGEST_LINE = 1 << 30
 SETTING = "recipe.subwords.vocabulary_size"
@@ -99,6 +102,13 @@ def _no_words(files: list[Path]) -> ArtifactError:
     return ArtifactError(" and ".join(map(str, files)), "has no word to learn subwords from")
 
 
+def _pieces(line: str) -> list[str]:
+    """A line, or pieces of a long one, which end at spaces where it has some."""
+    if len(line) <= LONGEST_PIECE:
+        return [line]
+    return textwrap.wrap(line, LONGEST_PIECE, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
+
+
 def _learn_sentencepiece(
     settings: SubwordsConfig, name: str, files: list[Path], lines: int, symbols: Sequence[str]
 ) -> dict[str, bytes]:
@@ -113,7 +123,8 @@ def _learn_sentencepiece(
 
     def escaped_lines() -> Iterator[str]:
         try:
-            yield from map(escape, learned_from)
+            for line in learned_from:
+                yield from map(escape, _pieces(line))
         except ArtifactError as failure:
             # The library raises an error of its own in its place.
             failures.append(failure)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from xml.etree import ElementTree
 
-from workflow_src.config.languages import two_letters
+from workflow_src.config.languages import is_in
+from workflow_src.data.characters import without_html_entities
 from workflow_src.data.rows import folded
 from workflow_src.errors import ArtifactError
 
@@ -62,15 +62,15 @@ def has_source_and_references(text: str) -> bool:
     return SOURCE.search(text) is not None
 
 
-def segments(text: str, name: str, language: str, translator: str | None = None) -> list[Segment]:
+def segments(text: str, name: str, languages: tuple[str, str], translator: str | None = None) -> list[Segment]:
     """The segments of SGML or XML, entities resolved; empty ones stay.
 
-    Of XML that has source and references in one file, those in `language`; `translator` chooses one of several, and has
-    no effect on other texts. Raises ArtifactError naming the file where this is not clear or the file is not well
-    formed.
+    Of XML that has source and references in one file, those in the first of `languages`, which are those of the
+    direction; `translator` chooses one of several, and has no effect on other texts. Raises ArtifactError naming the
+    file where this is not clear or the file is not well formed.
     """
     if has_source_and_references(text):
-        return _xml_segments(text, name, language, translator)
+        return _xml_segments(text, name, languages, translator)
     sets = [f"{kind.lower()}set" for kind in SET.findall(text)]
     if len(sets) > 1:
         raise ArtifactError(name, f"has several sets ({', '.join(sets)})", "give a file with one of them")
@@ -95,7 +95,7 @@ def _sgml_segments(text: str, name: str) -> list[Segment]:
         if begun is not None and not (is_segment and ends):
             raise _endless(begun, name)
         if is_segment and ends and begun is not None:
-            content = folded(html.unescape(text[begun.end() : tag.start()]))
+            content = folded(without_html_entities(text[begun.end() : tag.start()]))
             pairs.append(((document_id, _id(SEGMENT_ID, begun[3])), content))
             begun = None
         elif is_segment and empty:
@@ -133,17 +133,18 @@ def same_segments(pairs: Iterable[tuple[Segment, Segment]], first: str, second: 
         yield source, target
 
 
-def _xml_segments(text: str, name: str, language: str, translator: str | None) -> list[Segment]:
-    language = two_letters(language)
+def _xml_segments(text: str, name: str, languages: tuple[str, str], translator: str | None) -> list[Segment]:
+    language = languages[0]
     documents = list(_parsed(text, name).iter("doc"))
     sources = {_language(element) for document in documents for element in document.iterfind("src")}
-    if language in sources and len(sources) > 1:
+    are_sources = [is_in(code, *languages) for code in sources]
+    if any(are_sources) and not all(are_sources):
         raise ArtifactError(
             name, f"has sources in several languages ({', '.join(sorted(sources))})", "give a file for one direction"
         )
     tag = "src"
-    if language not in sources:
-        tag, translator = "ref", _translator(documents, name, language, translator, sources)
+    if not any(are_sources):
+        tag, translator = "ref", _translator(documents, name, languages, translator, sources)
     chosen: list[Segment] = []
     for document in documents:
         place = f'document "{document.get("id")}" of {name}'
@@ -154,7 +155,7 @@ def _xml_segments(text: str, name: str, language: str, translator: str | None) -
         references = [
             element
             for element in document.iterfind("ref")
-            if _language(element) == language and element.get("translator", "") == translator
+            if is_in(_language(element), *languages) and element.get("translator", "") == translator
         ]
         label = f'reference in {language} by translator "{translator}"' if translator else f"reference in {language}"
         reference = _segments_by_id(_single(references, label, place), place)
@@ -168,14 +169,20 @@ def _xml_segments(text: str, name: str, language: str, translator: str | None) -
 
 
 def _translator(
-    documents: list[ElementTree.Element], name: str, language: str, translator: str | None, sources: set[str]
+    documents: list[ElementTree.Element],
+    name: str,
+    languages: tuple[str, str],
+    translator: str | None,
+    sources: set[str],
 ) -> str:
-    """The translator whose references in `language` are used; "" where the file names none."""
+    """The translator whose references in the first of `languages` are used; "" where the file names none."""
+    language = languages[0]
     references = [element for document in documents for element in document.iterfind("ref")]
-    translators = sorted({element.get("translator", "") for element in references if _language(element) == language})
+    fitting = [element for element in references if is_in(_language(element), *languages)]
+    translators = sorted({element.get("translator", "") for element in fitting})
     if not translators:
-        languages = sorted(sources | {_language(element) for element in references})
-        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(languages)}")
+        present = sorted(sources | {_language(element) for element in references})
+        raise ArtifactError(name, f"has no source and no reference in {language}", f"it has {', '.join(present)}")
     if translator is None and len(translators) == 1:
         return translators[0]
     if translator not in translators:
@@ -199,8 +206,8 @@ def _parsed(text: str, name: str) -> ElementTree.Element:
 
 
 def _language(element: ElementTree.Element) -> str:
-    """The language of an element without its country, as a code of two letters: `cs` of `cs-CZ` and of `ces`."""
-    return two_letters(re.split("[-_]", element.get("lang", "unknown"))[0].lower())
+    """The language of an element without its country: `cs` of `cs-CZ`."""
+    return re.split("[-_]", element.get("lang", "unknown"))[0].lower()
 
 
 def _single(elements: list[ElementTree.Element], label: str, place: str) -> ElementTree.Element:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 from workflow_src.config.languages import DOTTED_I, two_letters
-from workflow_src.config.preparation import NormalisationConfig
+from workflow_src.config.preparation import NormalisationConfig, UnicodeForm
 from workflow_src.config.recipe import PlaceholderKind, TextRules, TokenisedKind
 from workflow_src.data.characters import BLANK_WORD, CONTROL, INVISIBLE, word_counter
 from workflow_src.data.placeholders import SYMBOLS, Placeholders, put_back
@@ -26,7 +25,7 @@ ACCENTED_I = re.compile("[IJ]\u0328?(?=[\u0300\u0301\u0303])")
 WITHOUT_DIACRITICS = str.maketrans("ĂăÂâÎîȘșȚț", "AaAaIiSsTt")
 
 
-def clean(text: str, form: Literal["NFC", "NFKC"] = "NFC") -> str:
+def clean(text: str, form: UnicodeForm = "NFC") -> str:
     """Unicode normal form, no invisible characters, runs of whitespace and control characters as one space, none at
     the ends.
 
@@ -143,7 +142,7 @@ class Normaliser:
         return lambda text: tokenise(text, escape=False)
 
     def reference(self, text: str) -> str:
-        """A reference for scoring: clean Unicode and whitespace, or normalised and detokenised as outputs are.
+        """A reference for scoring: `ordinary` as it is given, or normalised and detokenised as outputs are.
 
         Outputs of models that learned from lowercased text, say, have no capitals to be right or wrong.
         """
@@ -152,13 +151,19 @@ class Normaliser:
         return self.ordinary(text)
 
     def ordinary(self, text: str) -> str:
-        """A raw line with clean Unicode and whitespace, and without the spaces of its tokenisation."""
-        text = clean(text, self.settings.unicode)
-        return text if self._untokenised is None else clean(self._untokenised(text), self.settings.unicode)
+        """A raw line in NFC with clean whitespace, and without the spaces of its tokenisation.
+
+        NFKC would make ！ and １２ of a reference ASCII, and scores on it could not be compared with published ones.
+        """
+        return self._ordinary(text, "NFC")
+
+    def _ordinary(self, text: str, form: UnicodeForm) -> str:
+        text = clean(text, form)
+        return text if self._untokenised is None else clean(self._untokenised(text), form)
 
     def line(self, text: str) -> str:
         """The normalised line, which may be empty. It holds no line breaks, tabs or double spaces."""
-        text = self.ordinary(text)
+        text = self._ordinary(text, self.settings.unicode)
         if self._placeholders is None:
             return self._stepped(text)
         text, spans = self._placeholders.mask(text)

@@ -175,7 +175,9 @@ class Placeholders:
 
 def _with_sign(text: str, before_closing: bool) -> str:
     """A text with `SIGN` at its end, or before its closing punctuation; with a space where the text has spaces."""
-    place = len(re.sub(r"\W+$", "", text)) if before_closing else len(text)
+    place = len(text)
+    while before_closing and place and not (text[place - 1].isalnum() or text[place - 1] == "_"):
+        place -= 1
     space = " " if " " in text else ""
     return f"{text[:place]}{space}{SIGN}{text[place:]}"
 

@@ -70,7 +70,7 @@ class Writer:
         self.counted: Counter[str] = Counter()
         # Pairs (normalised target, raw target) of dev and test; train has too many.
         self.references: list[tuple[str, str]] = []
-        # Keys of each source and of its references, of the same pairs.
+        # Keys of each source and of its references that are not empty, of the same pairs.
         self.keys: list[Keys] = []
 
     @property
@@ -91,7 +91,7 @@ class Writer:
             lines += map(self._reference, row.raw[1:])
             self.references.append((row.target, row.raw[1]))
             targets = (row.target, *map(self._further_target, row.raw[2:]))
-            self.keys.append((key(row.source), tuple(map(key, targets))))
+            self.keys.append((key(row.source), tuple(key(target) for target in targets if target)))
         for file, line in zip(self._files, lines, strict=True):
             file.write(line + "\n")
         self.pairs += 1

@@ -7,6 +7,7 @@ import csv
 import functools
 import itertools
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -19,7 +20,14 @@ from workflow_src.errors import ArtifactError
 LONGEST_CELL = 1 << 24
 NO_QUOTES = "set quoted: false in its part if quotes are text"
 # Names of columns that name no language.
-SIDES = ("source", "target", "src", "tgt", "trg")
+SIDES = ("source", "target", "src", "tgt", "trg", "original", "translation", "source text", "target text")
+# Names of frequent languages in themselves.
+OWN_NAMES = {
+    **{"deutsch": "de", "français": "fr", "español": "es", "português": "pt", "italiano": "it", "nederlands": "nl"},
+    **{"polski": "pl", "čeština": "cs", "svenska": "sv", "dansk": "da", "norsk": "no", "suomi": "fi", "türkçe": "tr"},
+    **{"română": "ro", "magyar": "hu", "ελληνικά": "el", "русский": "ru", "українська": "uk", "العربية": "ar"},
+    **{"עברית": "he", "हिन्दी": "hi", "中文": "zh", "日本語": "ja", "한국어": "ko", "tiếng việt": "vi"},
+}
 log = logging.getLogger("continuum")
 
 
@@ -145,7 +153,7 @@ def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tu
 
 
 def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:
-    """True for a row whose cells are the names of its `columns`, by language: codes, English names, or the side."""
+    """True for a row whose cells are the names of its `columns`, by language: codes, names, or the side."""
     from iso639 import Language, LanguageNotFoundError
 
     for language, column in columns.items():
@@ -153,7 +161,9 @@ def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool
         with contextlib.suppress(LanguageNotFoundError):
             names.add(Language.match(language).name.casefold())
         cell = cells[column].strip().casefold()
-        if cell not in names and two_letters(cell) != two_letters(language):
+        # A code may have a country or a script behind it.
+        code = OWN_NAMES.get(cell) or re.split("[-_]", cell)[0]
+        if cell not in names and two_letters(code) != two_letters(language):
             return False
     return True
 

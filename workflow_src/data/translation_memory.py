@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from lxml import etree
 
-from workflow_src.config.languages import two_letters
+from workflow_src.config.languages import is_in
 from workflow_src.data.rows import RawPair, listed
 from workflow_src.errors import ArtifactError
 
@@ -33,17 +33,20 @@ def units(
     inline elements that their texts, on one line each, lost.
 
     A segment is in a language where its xml:lang is a code of the language, alone or with a region or a script (de,
-    de-AT, deu); `variants` name the only xml:lang of a language that is read. Of several segments of a language in one
-    unit, that with the code alone is taken, else the first; empty ones come last. Units without one of the languages
-    and further segments are counted in `dropped`. Memory does not grow with the file; neither a DTD nor entities are
-    read.
+    de-AT, deu); a code of the other language is in that one alone. `variants` name the only xml:lang of a language that
+    is read. Of several segments of a language in one unit, that with the code alone is taken, else the first; empty
+    ones come last. Units without one of the languages and further segments are counted in `dropped`. Memory does not
+    grow with the file; neither a DTD nor entities are read.
 
     Raises ArtifactError naming the file, and the line where it is no well-formed XML or a segment has an entity, and
     for a file without any unit in both languages.
     """
     codes: Counter[str] = Counter()
     unit_count, count = 0, 0
-    choosers = [_chooser(language, variants.get(language)) for language in dict.fromkeys(languages)]
+    choosers = [
+        _chooser(language, other, variants.get(language))
+        for language, other in dict.fromkeys([languages, languages[::-1]])
+    ]
     for element in _elements(stream, name):
         unit_count += 1
         segments = [(_code(variant), variant) for variant in element.iterchildren("{*}tuv")]
@@ -119,17 +122,19 @@ def _code(variant: Any) -> str:
     return str(variant.get(LANGUAGE) or variant.get("lang") or "").strip().casefold().replace("_", "-")
 
 
-def _chooser(language: str, variant: str | None) -> Callable[[list[tuple[str, Any]]], list[Any]]:
-    """A function of the segments of a unit with their codes: those in the language, the one to take first."""
+def _chooser(language: str, other: str, variant: str | None) -> Callable[[list[tuple[str, Any]]], list[Any]]:
+    """A function of the segments of a unit with their codes: those in the language, the one to take first.
+
+    `other` is the other language of the direction.
+    """
     if variant is not None:
         only = variant.strip().casefold().replace("_", "-")
         return lambda segments: [segment for code, segment in segments if code == only]
 
     def choose(segments: list[tuple[str, Any]]) -> list[Any]:
-        fitting = [(code, segment) for code, segment in segments if two_letters(code.split("-")[0]) == wanted]
+        fitting = [(code, segment) for code, segment in segments if is_in(code.split("-")[0], language, other)]
         return [variant for _, variant in sorted(fitting, key=_later)]
 
-    wanted = two_letters(language)
     return choose
 
 

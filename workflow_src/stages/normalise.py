@@ -22,9 +22,10 @@ from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
+from workflow_src.data.drops import warn_of_losses as warn_of_left_out
 from workflow_src.data.held_out import found_in_train, pairs_among, without_held_out
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
-from workflow_src.data.normalise import Normaliser, drop_reason, normaliser_of
+from workflow_src.data.normalise import Normaliser, clean, drop_reason, normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.raw import Places, RawSummary, check_split, read_raw_summary
 from workflow_src.data.repeats import Counts, hashes
@@ -75,12 +76,21 @@ def normalising(
     return normalise
 
 
+def empty_last(raw: tuple[str, ...]) -> tuple[str, ...]:
+    """Raw lines (source, references) with empty references after the others: the first one is the target."""
+    source, *references = raw
+    return (source, *sorted(references, key=lambda text: not clean(text)))
+
+
 def normalised(paths: Sequence[Path], inputs: Inputs, training: bool, dropped: Counter[str]) -> Iterator[Row]:
     """Rows of raw texts: source, target, further references. Pairs that cannot be used are left out and counted in
     `dropped`."""
     number = 0
+    lines: Iterator[tuple[str, ...]] = zipped_lines(*paths)
+    if len(paths) > 2:
+        lines = map(empty_last, lines)
     with Workers(inputs.threads, count_lines(paths[0]), normalising, inputs.settings, training) as workers:
-        for block, results in workers.map(blocks_of(zipped_lines(*paths), BLOCK)):
+        for block, results in workers.map(blocks_of(lines, BLOCK)):
             for raw, (source, target, reason) in zip(block, results, strict=True):
                 if reason is None:
                     yield Row(source, target, raw, number)
@@ -296,6 +306,11 @@ def run(inputs: Inputs) -> str:
     looks_tokenised = tokenised_shares(texts, normalisers)
     round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
     warn_of_losses(round_trip, settings.normalisation)
+    if isinstance(settings.split, GroupSplit):
+        lost = {"other_translation": written.dropped[raw.training]["other_translation"]}
+        key_language = settings.split.key_language or codes[0]
+        fix = f"one is kept for each sentence of {key_language}, which split.key_language of the dataset names"
+        warn_of_left_out(raw.training, lost, written.read[raw.training], fix)
     overlaps = overlaps_of(inputs, writers, held_out, raw.training)
     log_splits(writers, codes, overlaps)
     spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}

@@ -196,6 +196,16 @@ def test_other_texts_are_read_too(mine, tmp_path, capsys):
         (tmp_path / name).write_text("one line\n")
 
 
+def test_monolingual_text_of_a_download_is_left_to_its_job(mine, tmp_path, capsys):
+    files = {"news": {"url": "https://example.org/news.de", "sha256": "0" * 64}}
+    systems = {"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 0.5}}}
+    parts = [{"texts": {"de": "news"}}, {"texts": {"de": "more.de"}}]
+    mine(systems=systems, recipe={"monolingual": parts}, files=files)
+    (tmp_path / "more.de").write_text("one line\n" * 3)
+    cli.main(["check", "mine.yaml"])
+    assert "more.de 3" in capsys.readouterr().out
+
+
 def test_pairs_beyond_max_length_are_a_warning(mine, tmp_path, capsys):
     words = [f"word{number:03}" for number in range(90)]
     lines = [" ".join(words[number % 7 :][: 80 if number % 5 == 0 else 3]) + "\n" for number in range(2000)]

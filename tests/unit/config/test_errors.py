@@ -520,6 +520,10 @@ METHODS = ("connected-groups", "every-nth")
         ({"split": {"methud": "every-nth", "every": 10}}, {"setting": "split.methud", "nearest": "method"}),
         ({"split": {"method": "every-nth", "evry": 10}}, {"setting": "split.evry", "nearest": "every"}),
         ({"split": {"method": "every-nth", "dev": 10}}, {"setting": "split.dev", "problem": UNKNOWN}),
+        (
+            {"split": {"method": "every-nth", "every": 10, "key_language": "de"}},
+            {"setting": "split.key_language", "problem": UNKNOWN},
+        ),
         ({"test": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("test",)}),
         ({"dev": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("dev",)}),
         ({"train": [TEXTS | TABLE]}, {"setting": "train[0].table", "value": "my.tsv", "mentions": ("texts",)}),

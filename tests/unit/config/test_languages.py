@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import unicodedata
 
@@ -51,6 +52,35 @@ def test_a_language_without_rules_can_be_declared():
         "setting": "recipe.clean.script",
         "mentions": ("mqq", "scripts"),
     }
+
+
+@pytest.mark.parametrize(("source", "target", "is_one"), [("eng", "en", True), ("cmn", "zh", False)])
+def test_a_direction_has_two_languages(source, target, is_one):
+    dataset = {
+        "languages": [source, target],
+        "train": [{"texts": {source: "a.txt", target: "b.txt"}}],
+    }
+    with pytest.raises(ConfigError) if is_one else contextlib.nullcontext() as caught:
+        recipe_with(source, dataset, target=target)
+    assert not is_one or caught.value.setting == "recipe.target"
+
+
+def test_a_split_is_by_a_language_of_the_direction():
+    dataset = {
+        "languages": ["fr", "de", "en"],
+        "train": [{"texts": {code: f"a.{code}" for code in ("fr", "de", "en")}}],
+    }
+
+    def key_language(source: str, target: str) -> str:
+        settings = Plan(recipe_with(source, dataset, target=target)).settings_normalise()
+        return json.loads(settings)["split"]["key_language"]
+
+    # Both directions have the same split.
+    assert [key_language("de", "en"), key_language("en", "de"), key_language("en", "fr")] == ["de", "de", "fr"]
+    stated = {"method": "connected-groups", "dev": 1, "test": 1, "longest": 30, "key_language": "fr"}
+    with pytest.raises(ConfigError) as caught:
+        recipe_with("de", dataset | {"split": stated})
+    assert (caught.value.value, caught.value.allowed) == ("fr", ("de", "en"))
 
 
 @pytest.mark.parametrize(

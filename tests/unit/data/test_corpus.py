@@ -355,7 +355,9 @@ def test_quotes_that_do_not_fit_are_refused_with_their_line(tmp_path, text, line
 
 
 @pytest.mark.parametrize("separator", ["\t", ","])
-@pytest.mark.parametrize("head", ["de{}en", "German{}ENGLISH", "source{}target", "src{} trg"])
+@pytest.mark.parametrize(
+    "head", ["de{}en", "German{}ENGLISH", "source{}target", "src{} trg", "Deutsch{}en-GB", "Source{}Translation"]
+)
 def test_blank_lines_and_names_of_columns_are_no_pairs_and_counted(tmp_path, separator, head):
     text = f"{head}\n\neins{{}}one\n  \nzwei{{}}two\n\n\nde{{}}en\n".replace("{}", separator)
     (tmp_path / "table").write_text(text, encoding="utf-8")

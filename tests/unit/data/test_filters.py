@@ -127,6 +127,7 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("script", {}, ("mai", "en"), ("घर पानि गाम लोक", "house water village people"), None),
         ("script", {}, ("mai", "en"), ("click here to read more", "click here to read more"), "min_share"),
         ("script", {"scripts": {"de": ["cyrillic"]}}, ("de", "en"), ("Я не знаю", "I do not"), None),
+        ("script", {"scripts": {"zh": ["CJK"], "hak": ["LATIN"]}}, ("zh", "hak"), ("我不知道。", "Ngai m-ti"), None),
         ("script", {"scripts": {"sr": ["LATIN"]}}, ("srp", "en"), ("Ја не знам", "I do not know"), "min_share"),
         *(
             ("script", {}, (code, "en"), (line, "I do not know"), None)
@@ -205,6 +206,9 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ("garbled", {}, ("de", "en"), ("eine&#10;Zeile", "one line"), ("eine Zeile", "one line", None)),
         ("garbled", {}, ("de", "en"), ("&kde;  &notes;", "R&D;"), None),
         ("garbled", {}, ("de", "en"), ("F&E, A&B; schön", "R&D"), None),
+        # Digits that Python reads as no number.
+        ("garbled", {}, ("de", "en"), (f"&#{'1' * 5000};", "x"), "lost"),
+        ("numbers", {}, ("de", "en"), (f"{'1' * 5000}:30", f"{'1' * 5000}:30 1"), None),
         ("invisible", {}, ("de", "en"), ("Zu\u00adcker\x07süß", "sugar"), ("Zucker süß", "sugar", None)),
         ("invisible", {"action": "drop"}, ("de", "en"), ("Zu\u00adcker", "sugar"), "action"),
         # Joiners stay inside of words, and what is no fault of this kind is no repair.

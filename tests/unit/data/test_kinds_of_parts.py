@@ -233,6 +233,21 @@ def test_a_language_has_variants_and_the_code_alone_comes_first():
     assert texts(read({"tmx": "x.tmx", "variants": {"de": "de-ch"}}, of=("en",))[0])[3] == ("four", "four")
 
 
+def test_languages_of_one_macrolanguage_have_segments_of_their_own():
+    units = [
+        unit(("ar-EG", "standard"), ("arz", "Egyptian"), ("en", "English")),
+        unit(("arz", "other Egyptian"), ("ara", "other")),
+        unit(("arz", "alone"), ("en", "English")),
+    ]
+    Path("x.tmx").write_text(memory(*units))
+    languages = ("ar", "arz", "en")
+    both = [("standard", "Egyptian"), ("other", "other Egyptian")]
+    assert texts(read({"tmx": "x.tmx"}, languages=languages, of=("ar", "arz"))[0]) == both
+    assert texts(read({"tmx": "x.tmx"}, languages=languages, of=("arz", "ar"))[0]) == [pair[::-1] for pair in both]
+    # Beside another language, a part of a macrolanguage stands for it.
+    assert texts(read({"tmx": "x.tmx"}, languages=languages, of=("ar", "en"))[0])[1] == ("alone", "English")
+
+
 def test_a_segment_with_text_comes_before_an_empty_one_and_keeps_its_own_spaces():
     Path("x.tmx").write_text(
         memory(unit(("en", "one\n  more"), ("de", ""), ("de-AT", "eins\u00a0!\u3000"))), encoding="utf-8"

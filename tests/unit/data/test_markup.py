@@ -70,13 +70,15 @@ def test_segments_of_sgml_and_xml():
         '<DOC>title <seg id="1">A &amp; B</seg><seg id=2>\ntwo\nlines </seg> <SEG id="3"></SEG><seg id="4"/>'
         "<seg>&lt;b&gt; 2 &lt; 3</seg>"
     )
-    assert segments(text, "x", "de") == [
+    assert segments(text, "x", ("de", "en")) == [
         ((None, "1"), "A & B"),
         ((None, "2"), "two lines"),
         ((None, "3"), ""),
         ((None, "4"), ""),
         ((None, None), "<b> 2 < 3"),
     ]
+    # No character has such a number.
+    assert segments(f"<seg>&#{'1' * 5000};</seg>", "x", ("de", "en")) == [((None, None), "\ufffd")]
 
 
 def sgm(kind: str, ids: list[int]) -> str:
@@ -130,6 +132,9 @@ def test_source_and_references_of_one_file(tmp_path):
     assert turned == [(b, a) for a, b in BY_A]
     # A language has codes of two and of three letters.
     assert pairs(tmp_path, WMT, "", ("deu", "eng"), same=True, markup="sgm", translator="A") == BY_A
+    # Languages of one macrolanguage have texts of their own.
+    sides = WMT.replace('lang="de"', 'lang="ar"').replace('lang="en', 'lang="arz')
+    assert pairs(tmp_path, sides, "", ("ar", "arz"), same=True, markup="sgm", translator="A") == BY_A
     # With one translator there is nothing to choose.
     single = WMT.replace(' translator="A"', "").replace('<ref lang="en" translator="B">', '<ref lang="fr">')
     assert pairs(tmp_path, single, "", same=True, markup="sgm") == BY_A
@@ -179,5 +184,5 @@ def test_entities_that_would_fill_the_memory_are_refused_at_once(tmp_path):
 )
 def test_a_segment_without_an_end_is_refused_and_not_joined_with_the_next(text, line):
     with pytest.raises(ArtifactError) as refused:
-        segments(text, "test.sgm", "de")
+        segments(text, "test.sgm", ("de", "en"))
     assert (refused.value.path, refused.value.line) == ("test.sgm", line)

@@ -253,3 +253,17 @@ def test_counts_of_pairs():
     finder = Placeholders()
     assert finder.count("%1 %2 %1", "%1 <b>") == {"pairs": 1, "spans": 1, "without_partner": 2}
     assert finder.count("a", "b") == {"pairs": 0, "spans": 0, "without_partner": 0}
+
+
+def test_a_long_run_of_signs_is_read_in_one_pass():
+    """Between words, it is no closing punctuation."""
+    learned = Placeholders(["unknown"], re.compile("☃"))
+    run = "!" * 50_000
+    signed = []
+    for number in range(100):
+        source = f"{number} так{run} да?"
+        text, _, symbols = learned.training_pair(source, f"jo{run} so?")
+        for sign in symbols:
+            assert text in (f"{source} {sign}", f"{source[:-1]} {sign}?")
+            signed.append(text)
+    assert any(text.endswith("?") for text in signed)

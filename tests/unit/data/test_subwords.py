@@ -187,6 +187,13 @@ def test_long_lines_are_learned_from(tmp_path):
     assert len(learned.encode_source(["Ж Ж"])[0]) <= 4
 
 
+def test_a_long_repetitive_line_is_learned_from_in_pieces(tmp_path):
+    """As a whole, such a line takes SentencePiece many minutes."""
+    for name, text in (("de", GERMAN), ("en", ENGLISH)):
+        (tmp_path / name).write_text(text + "ЖЯ" * 200_000 + "\n", encoding="utf-8")
+    assert len(learn(tmp_path, tmp_path / "subwords").encode_source(["Ж"])[0]) <= 2
+
+
 def test_rare_characters_are_escaped_at_lower_coverage(texts, tmp_path):
     for method, model in METHODS:
         full = learn(texts, tmp_path / "full", method, model)

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import tracemalloc
+import unicodedata
 
 import pytest
 from refusals import fields_of
@@ -129,6 +130,25 @@ def test_every_test_set_is_normalised_by_itself_and_looked_for_in_train(tmp_path
     assert {path.name for path in folder.iterdir()} == {*summary["sha256"], "corpus.json"}
 
 
+def test_an_empty_reference_is_none(tmp_path):
+    texts = {
+        "train": {"ro": "x", "en": "X"},
+        "dev": {"ro": "a\nb", "en": "A\n\u200b", "reference-2.en": "\nB"},
+        "test": {"ro": "a\nc", "en": "other\n", "reference-2.en": "\n"},
+    }
+    lines = {f"{split}.{end}": f"{text}\n" for split, sides in texts.items() for end, text in sides.items()}
+    raw = write_raw(tmp_path / "raw", lines)
+    content = json.loads((raw / "raw.json").read_text())
+    content |= {"pairs": {"train": 1, "dev": 2, "test": 2}, "references": {"dev": 2, "test": 2}, "places": {}}
+    content["dropped"] = {split: {} for split in texts}
+    (raw / "raw.json").write_text(json.dumps(content))
+    summary = normalise(tmp_path)
+    assert (tmp_path / "corpus/dev.en").read_text() == (tmp_path / "corpus/dev.reference.en").read_text() == "A\nB\n"
+    assert summary["pairs"]["dev"] == 2 and summary["dropped"]["test"] == {"empty": 1}
+    # Both sets have the source a, with other references.
+    assert summary["found_in_dev"] == {"test": 0}
+
+
 def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw, capsys):
     references = ["one, two: “three”!\n", "at 10:30 <x@y.example> isn't 4 %.\n"]
     for split in ("dev", "test"):
@@ -146,6 +166,20 @@ def test_what_normalisation_costs_of_a_perfect_output_is_reported(tmp_path, raw,
     normalised = normalise(tmp_path, moses_tokenise=True, lowercase=True, references="normalised")
     # Against the given references it is no better; against the scored ones, nothing is lost.
     assert normalised["round_trip_bleu"] == bleu and "warning" not in capsys.readouterr().err
+
+
+def test_references_as_given_keep_compatibility_characters(tmp_path):
+    line = "他２０２４年来到这里，住了三年！\n"
+    names = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("en", "zh")]
+    write_raw(tmp_path / "raw", dict.fromkeys(names, line))
+    summary = normalise(tmp_path, languages=("en", "zh"), unicode="NFKC")
+    texts = {name: (tmp_path / "corpus" / name).read_text() for name in ("train.zh", "test.zh", "test.reference.zh")}
+    folded = unicodedata.normalize("NFKC", line)
+    assert texts == {"train.zh": folded, "test.zh": folded, "test.reference.zh": line}
+    # What the models' text lacks of the references, outputs cannot have.
+    assert summary["round_trip_bleu"]["test"] < 99
+    normalise(tmp_path, languages=("en", "zh"), unicode="NFKC", references="normalised")
+    assert (tmp_path / "corpus/test.reference.zh").read_text() == folded
 
 
 def test_tokenised_text_is_told_and_becomes_ordinary_text(tmp_path, capsys):
@@ -325,7 +359,7 @@ def repeating(count=300):
     return rows + [("", "nothing"), ("bun", "one two three four five six seven")] * 4 + rows[:30]
 
 
-def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path):
+def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp_path, capsys):
     rows = repeating()
     texts = {f"train.{code}": "".join(row[side] + "\n" for row in rows) for side, code in enumerate(("ro", "en"))}
     splits = {}
@@ -345,6 +379,8 @@ def test_a_split_is_the_same_in_both_directions_and_leaves_no_pair_uncounted(tmp
         ]
         reference = (tmp_path / f"corpus/test.reference.{languages[1]}").read_text()
         assert reference == (tmp_path / f"corpus/test.{languages[1]}").read_text()
+        # Many sentences have several translations.
+        assert "each sentence of ro" in capsys.readouterr().err
     assert splits["ro", "en"] == splits["en", "ro"]
 
 

@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from workflow_src.config.datasets import TEST, DatasetFiles, RawText
+from workflow_src.config.datasets import TEST, DatasetFiles, GroupSplit, RawText
 from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.resolved import Decode, System
@@ -112,13 +112,15 @@ class Plan(Inputs):
     def settings_normalise(self) -> str:
         """`split` is null where the dataset has its own dev and test; its key language is always written out."""
         dataset = self.loaded.dataset
+        languages = [self.recipe.source, self.recipe.target]
         split = None
         if dataset.split:
-            split = {"key_language": dataset.languages[0]} | self._dump(dataset.split, exclude_none=True)
-        default = defaults(type(self.recipe))["held_out"]
-        held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != default else {}
-        held_out = {"held_out": default} if self.form == "defaults" else held_out
-        languages = [self.recipe.source, self.recipe.target]
+            first = next(code for code in dataset.languages if code in languages)
+            default = {"key_language": first} if isinstance(dataset.split, GroupSplit) else {}
+            split = default | self._dump(dataset.split, exclude_none=True)
+        kept = defaults(type(self.recipe))["held_out"]
+        held_out = {"held_out": self.recipe.held_out} if self.recipe.held_out != kept else {}
+        held_out = {"held_out": kept} if self.form == "defaults" else held_out
         return settings_json(self._normalising(languages, ["train", "dev", TEST]) | {"split": split} | held_out)
 
     def settings_normalise_monolingual(self) -> str:

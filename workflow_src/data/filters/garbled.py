@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from html.entities import html5
 
 from pydantic import Field
 
-from workflow_src.data.characters import each
+from workflow_src.data.characters import each, without_html_entities
 from workflow_src.data.patterns import ENTITY
 from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
@@ -37,8 +36,8 @@ MOST_TIMES = 3
 def _character(match: re.Match[str]) -> str:
     """The text of an HTML entity, white space as a space; an unknown name, such as &kde;, stays."""
     text = match[0]
-    # `html.unescape` would take &notes; for &not; and es;
-    character = html.unescape(text) if text[1] == "#" else html5.get(text[1:], text)
+    # HTML would take &notes; for &not; and es;
+    character = without_html_entities(text) if text[1] == "#" else html5.get(text[1:], text)
     return " " if character.isspace() else character
 
 

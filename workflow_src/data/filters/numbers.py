@@ -90,7 +90,8 @@ def readings(match: re.Match[str]) -> Readings:
         zeros = SCALES[scale.lower() if match["word"] else scale]
         values += [_value(*part, number) for part in parts for number in zeros]
     is_time = whole and len(fraction) == 2 and (":" in number or TIME.match(match.string, match.end()))
-    if is_time and NOON < int(whole) < 2 * NOON:
+    # Python reads no number of thousands of digits.
+    if is_time and len(whole) <= 2 and NOON < int(whole) < 2 * NOON:
         # 20.30 Uhr may be half past eight.
         values.append(_value(str(int(whole) - NOON), fraction))
     return frozenset(values)

@@ -33,8 +33,7 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
     others = [language for language in settings.scripts if two_letters(language) not in sides]
     if others:
         return f"has scripts of {others[0]}, which is neither source nor target"
-    configured = set(map(two_letters, settings.scripts))
-    unknown = [code for code in languages if two_letters(code) not in configured and scripts_of(code) is None]
+    unknown = [code for code, names in zip(languages, _scripts(settings, languages), strict=True) if names is None]
     return (
         f"does not know the script of {unknown[0]} (scripts: {{{unknown[0]}: [LATIN]}} names one)" if unknown else None
     )
@@ -42,10 +41,8 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
 
 def check(settings: Settings, languages: tuple[str, str]) -> Check:
     most = 1 - settings.min_share
-    configured = {two_letters(language): tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
-    scripts = [configured.get(two_letters(code)) or scripts_of(code) for code in languages]
     # Snakemake's settings were checked by `conflict`: a script of each language is known.
-    source_outside, target_outside = (letters_outside(names or ()) for names in scripts)
+    source_outside, target_outside = (letters_outside(names or ()) for names in _scripts(settings, languages))
 
     def judge(pair: Pair) -> Verdict:
         for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
@@ -55,6 +52,14 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
         return None
 
     return each(judge)
+
+
+def _scripts(settings: Settings, languages: tuple[str, str]) -> list[tuple[str, ...] | None]:
+    """The scripts of each language; None where they are not known."""
+    stated = {language: tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
+    # What is stated for one of two languages of a macrolanguage is not meant for the other.
+    by_macrolanguage = {two_letters(code): names for code, names in stated.items() if code not in languages}
+    return [stated.get(code) or by_macrolanguage.get(two_letters(code)) or scripts_of(code) for code in languages]
 
 
 FILTER = Filter(name="script", title="Script", settings=Settings, check=check, each_side=True, conflict=conflict)
