@@ -47,7 +47,7 @@ test: setup
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-runs: setup
-	$(BIN)/python -m pytest -m "runs and not slurm" --timeout 1200 -n 3 --dist loadfile --no-loadscope-reorder tests/test_*.py
+	$(BIN)/python -m pytest -m "runs and not slurm" --timeout 1200 -n 3 --dist loadfile --no-loadscope-reorder tests/test_*.py tests/unit/training/test_distributed.py
 
 test-graphs: setup
 	$(BIN)/python -m pytest -m graphs -n 2 --dist loadfile tests/unit/engines tests/unit/runtime tests/unit/serving

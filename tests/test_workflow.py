@@ -1016,24 +1016,48 @@ SHOWN = {"decode": 1, "score_quality": 1, "compare_rows": 1, "measure_speed": 1,
 UNSHOWN = {name: count for name, count in SHOWN.items() if name != "analyse"}
 
 
-@pytest.mark.parametrize(
-    ("number", "change", "expected"),
-    [
-        # The examples show the translation of the largest beam, and the most steps of each search.
-        pytest.param(1, {"beam": 3, "name": "beam-2"}, SHOWN, id="width of a beam"),
-        pytest.param(1, {"beam": 3}, SHOWN, id="width of a beam that names its row"),
-        pytest.param(1, {"length_penalty": 0.6, "name": "beam-2"}, SHOWN, id="length penalty"),
-        pytest.param(4, {"steps": 2, "name": "delta-1"}, SHOWN, id="refinement steps"),
-        # Dev measures this one, which has the most steps.
-        pytest.param(9, {"steps": 4}, SHOWN | {"choose_settings": 1, "finish_bundle": 1}, id="steps where dev chooses"),
-        pytest.param(8, {"lengths": 3, "name": "latent-search-2x2-1"}, UNSHOWN, id="lengths tried"),
-    ],
-)
-def test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it(
-    number, change, expected, finished, hollow_project, tmp_path
-):
+def one_more_system(content: dict) -> None:
+    content["systems"]["wide"] = content["systems"]["score"] | {"training": {"max_steps": 25}}
+    content["decodes"].append({"system": "wide", "search": "score", "steps": 1})
+
+
+def one_more_value(content: dict) -> None:
+    decode = next(decode for decode in content["decodes"] if decode.get("name") == "adaptive")
+    decode["tune"]["step_size"].append(1.5)
+
+
+# A field of a decode by its number, or a function that changes the experiment; and the jobs that rerun.
+CHANGED_DECODES = {
+    # The examples show the translation of the largest beam, and the most steps of each search.
+    "width of a beam": ((1, {"beam": 3, "name": "beam-2"}), SHOWN),
+    "width of a beam that names its row": ((1, {"beam": 3}), SHOWN),
+    "length penalty": ((1, {"length_penalty": 0.6, "name": "beam-2"}), SHOWN),
+    "refinement steps": ((4, {"steps": 2, "name": "delta-1"}), SHOWN),
+    # Dev measures this one, which has the most steps.
+    "steps where dev chooses": ((9, {"steps": 4}), SHOWN | {"choose_settings": 1, "finish_bundle": 1}),
+    "lengths tried": ((8, {"lengths": 3, "name": "latent-search-2x2-1"}), UNSHOWN),
+    "one more number of refinement steps": (lambda content: content["decodes"][5]["steps"].append(4), SHOWN),
+    "number of shards of a decode": (
+        (1, {"shards": 4}),
+        {"decode_shard": 4, "decode": 1, "score_quality": 1, "compare_rows": 1, "report": 1},
+    ),
+    "one more value to choose from": (one_more_value, UNSHOWN | CHOICE | {"finish_bundle": 1}),
+    "one more system": (
+        one_more_system,
+        {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **SHOWN, **OF_REFINERS},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED_DECODES)
+def test_a_changed_decode_reruns_itself_and_what_shows_it(case, finished, hollow_project, tmp_path):
+    change, expected = CHANGED_DECODES[case]
     content = yaml.safe_load(Path(SMOKE).read_text())
-    content["decodes"][number] |= change
+    if callable(change):
+        change(content)
+    else:
+        number, fields = change
+        content["decodes"][number] |= fields
     overlay = tmp_path / "change.yaml"
     overlay.write_text(yaml.safe_dump(content, sort_keys=False))
     assert scheduled("--configfile", str(overlay), project=hollow_project, folder=finished) == expected
@@ -1062,33 +1086,6 @@ def test_a_bundle_that_has_lost_a_file_is_made_anew(how, finished, hollow_projec
     planned = scheduled("--configfile", SMOKE, *words, **place)
     assert planned["export_bundle"] == 1 and planned["decode"] == 5
     assert not {rule for rule in planned if rule.startswith("train_")}
-
-
-def test_one_more_system_with_a_decode(finished, hollow_project, tmp_path):
-    content = yaml.safe_load(Path(SMOKE).read_text())
-    content["systems"]["wide"] = content["systems"]["score"] | {"training": {"max_steps": 25}}
-    content["decodes"].append({"system": "wide", "search": "score", "steps": 1})
-    overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(content, sort_keys=False))
-    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    assert planned == {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN, **OF_REFINERS}
-
-
-def test_more_refinement_steps_decode_those_only(finished, hollow_project, tmp_path):
-    content = yaml.safe_load(Path(SMOKE).read_text())
-    content["decodes"][5]["steps"].append(4)
-    overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(content, sort_keys=False))
-    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    # The examples follow the most steps that any decode takes.
-    assert planned == {
-        "decode": 1,
-        "score_quality": 1,
-        "compare_rows": 1,
-        "measure_speed": 1,
-        "analyse": 1,
-        "report": 1,
-    }
 
 
 def test_a_rule_is_forced_by_its_name(finished, hollow_project):
@@ -1142,15 +1139,6 @@ def test_two_modules_have_settings_of_the_machine_each(tmp_path):
     assert len(waits) == 2 and 0.5 in waits
 
 
-def test_a_value_more_to_choose_from_chooses_anew(finished, hollow_project, tmp_path):
-    content = yaml.safe_load(Path(SMOKE).read_text())
-    next(decode for decode in content["decodes"] if decode.get("name") == "adaptive")["tune"]["step_size"].append(1.5)
-    overlay = tmp_path / "change.yaml"
-    overlay.write_text(yaml.safe_dump(content))
-    planned = scheduled("--configfile", str(overlay), project=hollow_project, folder=finished)
-    assert planned == {**CHOICE, "finish_bundle": 1, **decoded(1), "compare_rows": 1, "measure_speed": 1, "report": 1}
-
-
 def sharded(folder: Path, count: int, decodes: int | None = None) -> str:
     """The experiment smoke with its first decodes (or all) spread over `count` jobs, as a file in `folder`."""
     content = yaml.safe_load(Path(SMOKE).read_text())
@@ -1178,15 +1166,6 @@ def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
     ended = os.times()
     assert planned["decode"] == 1000 and sum(planned.values()) == 1008
     assert ended.children_user + ended.children_system - began.children_user - began.children_system < 20
-
-
-def test_another_number_of_decoding_jobs_decodes_anew(finished, hollow_project, tmp_path):
-    content = yaml.safe_load(Path(SMOKE).read_text())
-    content["decodes"][1]["shards"] = 4
-    (tmp_path / "change.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    words = ("--configfile", str(tmp_path / "change.yaml"))
-    expected = {"decode_shard": 4, "decode": 1, "score_quality": 1, "compare_rows": 1, "report": 1}
-    assert scheduled(*words, project=hollow_project, folder=finished) == expected
 
 
 @pytest.mark.runs
@@ -1366,7 +1345,8 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     assert process.returncode == 1 and "bought.en is dated in the future (" in process.stderr
 
 
-# The documented table, row by row, and what tests it: keys of UNCHANGING and CHANGES, tests above with a prefix.
+# The documented table, row by row, and what tests it: keys of UNCHANGING, CHANGES and CHANGED_DECODES,
+# tests above with a prefix.
 ROWS = {
     "device, number of devices, jobs on a GPU, precision, threads, compilation, logging, mirrors, how often training "
     "state is saved, `max_skipped`, sentences decoded together, who computes distillation": [
@@ -1390,7 +1370,7 @@ ROWS = {
         "test_hints_and_sums_of_downloads_download_nothing_anew"
     ],
     "number of distillation shards": ["number of shards"],
-    "number of shards of a decode": ["test_another_number_of_decoding_jobs_decodes_anew"],
+    "number of shards of a decode": ["number of shards of a decode"],
     "title of the report, `report.margin`, published figures and their convention": [
         "title of the report",
         "margin",
@@ -1404,12 +1384,10 @@ ROWS = {
     "samples decoded together for marginals (`chunk`)": ["samples decoded together"],
     "an analysis switched off": ["an analysis switched off"],
     "how speed is measured": ["how speed is measured"],
-    "a beam, length penalty or other setting of a decode": [
-        "test_a_changed_setting_of_a_decode_reruns_that_decode_and_what_shows_it"
-    ],
+    "a beam, length penalty or other setting of a decode": ["width of a beam", "length penalty", "lengths tried"],
     "`search_defaults` of a system": ["what a bundle searches with"],
     "the values that a decode chooses from (`tune`), or the metric that decides (`tune_by`)": [
-        "test_a_value_more_to_choose_from_chooses_anew"
+        "one more value to choose from"
     ],
     "a refiner's training": [
         "learning rate of a refiner",
@@ -1421,8 +1399,8 @@ ROWS = {
         "steps of the latent-variable model",
     ],
     "the teacher's training": ["learning rate of the teacher"],
-    "one more number of refinement steps": ["test_more_refinement_steps_decode_those_only"],
-    "one more system": ["one more system that nothing is decoded with", "test_one_more_system_with_a_decode"],
+    "one more number of refinement steps": ["one more number of refinement steps"],
+    "one more system": ["one more system that nothing is decoded with", "one more system"],
     "the beam of distillation": ["beam of distillation"],
     "the tokeniser of BLEU (`recipe.bleu_tokeniser`, or what is installed for `auto`)": ["tokeniser of BLEU"],
     "shares of augmented pairs (`training.augment`)": ["a share of augmented pairs"],
@@ -1471,7 +1449,8 @@ def test_every_row_of_the_documented_table_is_tested():
     rows = re.findall(r"^\| (?!-)(.*?) \| .* \|$", section, re.MULTILINE)[1:]
     assert rows == list(ROWS)
     tested = [name for names in ROWS.values() for name in names]
-    assert [name for name in tested if name not in CHANGES | UNCHANGING and name not in globals()] == []
+    tests = {*UNCHANGING, *CHANGES, *CHANGED_DECODES, *globals()}
+    assert [name for name in tested if name not in tests] == []
 
 
 def test_the_last_line_of_ci_says_what_was_left_out(tmp_path):

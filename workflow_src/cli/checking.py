@@ -11,7 +11,7 @@ from typing import Any
 from workflow_src.cli.sizes import limit_in_words, sizes
 from workflow_src.cli.texts import looks_tokenised, own_parts, own_text_counts
 from workflow_src.config import Plan, costs
-from workflow_src.config.datasets import TEST, GroupSplit, NthSplit
+from workflow_src.config.datasets import TEST
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import MISSING, ArtifactError, ConfigError
@@ -69,19 +69,16 @@ def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
     `counts` are those of the user's own texts; numbers that nobody knows before a download are not checked.
     """
     dataset, known = plan.loaded.dataset, _known_sentences(plan, counts)
-    split, train = dataset.split, known.get("train")
-    if train is not None and isinstance(split, GroupSplit):
-        if split.dev + split.test >= train:
-            problem = f"{split.dev} pairs of dev and {split.test} of test are not fewer than the {train} of train"
-            raise ConfigError(f"split of dataset {dataset.name}", problem=problem, hint="lower dev and test")
-        known |= {"train": train - split.dev - split.test, "dev": split.dev, TEST: split.test}
-    elif train is not None and isinstance(split, NthSplit):
-        if split.every > train:
-            allowed = f"{train} or less, the pairs of train"
-            raise ConfigError(f"split.every of dataset {dataset.name}", split.every, allowed=allowed)
-        known["dev"] = train // split.every
+    if dataset.split and "train" in known:
+        cut = dataset.split.sizes(known["train"])
+        if min(cut.values()) < 1:
+            parts = ", ".join(f"{size} of {name}" for name, size in cut.items())
+            problem = f"the {known['train']} pairs of train are divided into {parts}"
+            raise ConfigError(f"split of dataset {dataset.name}", problem=problem, hint="lower its numbers")
+        known |= cut
+    limits: Mapping[str, int] = {str(name): limit for name, limit in plan.recipe.limits.items()}
     for name in known:
-        limit = plan.recipe.limits.get(TEST if name in plan.loaded.test_sets else name)
+        limit = limits.get(TEST if name in plan.loaded.test_sets else name)
         known[name] = min(limit or known[name], known[name])
     of_teachers = {teacher: [name for other, name in plan.distilled if other == teacher] for teacher in plan.teachers}
     sharded: list[tuple[str, Any, Sequence[str]]] = [

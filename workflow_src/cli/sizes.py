@@ -13,7 +13,6 @@ from typing import Any
 from workflow_src.cli.operations import Operations
 from workflow_src.cli.texts import characters, first_pairs, subword_lengths
 from workflow_src.config.costs import Sizes, sentence_length, sized, training_pairs
-from workflow_src.config.datasets import GroupSplit
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
 from workflow_src.data.cleaning import clean, steps_of
@@ -43,8 +42,9 @@ def own_pairs(plan: Plan) -> int | None:
     """Pairs of the user's own training texts, less those that become dev and test; None where a text is not there."""
     dataset = plan.loaded.dataset
     pairs = count_training_pairs(dataset, (plan.recipe.source, plan.recipe.target))
-    cut = dataset.split.dev + dataset.split.test if isinstance(dataset.split, GroupSplit) else 0
-    return max(1, pairs - cut) if pairs else None
+    if pairs and dataset.split:
+        pairs = dataset.split.sizes(pairs)["train"]
+    return max(1, pairs) if pairs else None
 
 
 def sizes(

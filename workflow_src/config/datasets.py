@@ -123,12 +123,21 @@ class GroupSplit(AnySplit):
     largest_group: int = Field(20, gt=0, description="larger groups stay in train")
     seed: int = 1
 
+    def sizes(self, pairs: int) -> dict[str, int]:
+        """Pairs of each split, at most, that so many pairs are divided into."""
+        return {"train": pairs - self.dev - self.test, "dev": self.dev, TEST: self.test}
+
 
 class NthSplit(AnySplit):
     """Pairs of train become dev by their numbers; the dataset has a test set."""
 
     method: Literal["every-nth"]
     every: int = Field(gt=1, description="every this-many-th pair becomes dev")
+
+    def sizes(self, pairs: int) -> dict[str, int]:
+        """Pairs of each split that so many pairs are divided into."""
+        dev = pairs // self.every
+        return {"train": pairs - dev, "dev": dev}
 
 
 METHODS = ("connected-groups", "every-nth")

@@ -1,6 +1,6 @@
 """Several processes: the same losses and weights as one process that accumulates, and what happens when one fails.
 
-Every process is real, and they talk by gloo. Tests marked long start whole stages by torchrun, as the rules do.
+Every process is real, and they talk by gloo. Some tests start whole stages by torchrun, as the rules do.
 """
 
 import dataclasses
@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -34,7 +35,7 @@ from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
-from workflow_src.runtime import gpus, signals
+from workflow_src.runtime import gpus
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
@@ -87,7 +88,7 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0 and re.search(r"^11 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert done.returncode == 0 and re.search(r"^12 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
 @pytest.mark.forks
@@ -215,6 +216,31 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
 
 
 @pytest.mark.forks
+def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(make_trainer, tmp_path):
+    """Three parts in one process, and one each in three."""
+
+    def losses(group, accumulate):
+        trainer = make_trainer(
+            "lvm",
+            group=group,
+            state=f"{group.size}-{group.rank}",
+            accumulate=accumulate,
+            batch_tokens=300,
+            max_steps=4,
+            validate_every=1,
+            save_every=100,
+            model={"dropout": 0.1},
+        )
+        if not group.first:
+            trainer.states = None
+        return [entry["loss"] for entry in trainer.run().history]
+
+    alone = losses(Group(), 3)
+    assert len(alone) == 4
+    assert in_processes(3, lambda group: losses(group, 1), tmp_path) == [pytest.approx(alone, rel=1e-5)] * 3
+
+
+@pytest.mark.forks
 def test_faults_of_one_process_are_everybodys(make_trainer, without_rehearsal, compare, tmp_path):
     """Its update that is not finite is skipped in all."""
 
@@ -320,28 +346,6 @@ def test_a_closed_group_has_no_threads():
     assert done.returncode == 0, done.stderr
 
 
-# A stage in float64: what the objective draws and computes, and the weights.
-IN_FLOAT64 = """
-import importlib, os, sys, torch
-from workflow_src import jobs
-from workflow_src.training import dev, loop
-
-torch.set_default_dtype(torch.float64)
-dev.BATCH, dev.BATCH_TOKENS = 3, 60
-plain = loop.Trainer
-
-def make(task, *words, **more):
-    task.model.double()
-    if task.frozen is not None:
-        task.frozen.double()
-    return plain(task, *words, **more)
-
-loop.Trainer = make
-stage = importlib.import_module(f"workflow_src.stages.{os.environ['STAGE']}")
-jobs.start(stage.run, stage.Inputs)
-"""
-
-
 def started(tmp_path, stage, words, processes=1, script=None, **environment):
     """Start a training stage (or a script that runs it) in so many processes."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT), "STAGE": stage, **environment}
@@ -370,58 +374,6 @@ def history(folder):
     return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in entries]
 
 
-def settings(family, **more):
-    base = {"max_steps": 6, "validate_every": 3, "batch_tokens": 300, "save_every": 2} | more
-    return base | {"model": {"dropout": 0.0}}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score"])
-def test_two_processes_are_one_that_accumulates(family, systems, training_words, tmp_path):
-    """In float64 without dropout, latents' noise included: losses, figures on dev and weights within 1e-9."""
-    base = systems["lvm"] if family == "score" else None
-    results = {}
-    for processes, accumulate in ((1, 2), (2, 1), (2, 2)):
-        folder = tmp_path / f"{processes}-{accumulate}"
-        words = training_words(family, folder, base=base, **settings(family, accumulate=accumulate))
-        done = launch(tmp_path, "train", words, processes, IN_FLOAT64)
-        assert done.returncode == 0, done.stderr
-        assert ("2 processes" in done.stderr) == (processes == 2)
-        results[processes, accumulate] = load_tensors(folder / "model.safetensors"), history(folder)
-    single, log = results.pop((1, 2))
-    for weights, entries in results.values():
-        assert len(entries) == len(log) == 3
-        for entry, expected in zip(entries, log, strict=True):
-            # The objective gives this share in float32, whatever the weights are.
-            assert entry.pop("length_accuracy", 0) == pytest.approx(expected.get("length_accuracy", 0), abs=1e-7)
-            assert entry == pytest.approx({k: v for k, v in expected.items() if k != "length_accuracy"}, abs=1e-9)
-        for name, tensor in weights.items():
-            assert tensor.dtype == torch.float64
-            torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-9, msg=name)
-
-
-@pytest.mark.long
-def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(training_words, tmp_path):
-    """Energies as well have a parameter without gradient; 3 parts in one process, one each in three."""
-    losses = []
-    for processes, accumulate in ((1, 3), (3, 1)):
-        folder = tmp_path / str(processes)
-        words = training_words("lvm", folder, max_steps=4, accumulate=accumulate, batch_tokens=300, keep="last")
-        done = launch(tmp_path, "train", words, processes)
-        assert done.returncode == 0, done.stderr
-        losses.append([entry["loss"] for entry in history(folder)])
-        described = json.loads((folder / "config.json").read_text())
-        assert described["processes"] == processes and described["steps"] == 4
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
-@pytest.mark.long
-def test_energies_train_in_several_processes(systems, training_words, tmp_path):
-    words = training_words("energy", tmp_path / "e", base=systems["lvm"], max_steps=3, batch_tokens=300)
-    done = launch(tmp_path, "train", words, 2)
-    assert done.returncode == 0, done.stderr
-
-
 KILLED = """
 import importlib, os, signal, sys
 from workflow_src import jobs
@@ -430,7 +382,7 @@ from workflow_src.training import update
 plain = update.Updater.update
 
 def call(self, step, parts):
-    if step == int(os.environ["AT"]) and self.group.rank == 1:
+    if step == int(os.environ["AT"]) and self.task.group.rank == 1:
         {what}
     return plain(self, step, parts)
 
@@ -443,19 +395,29 @@ ERROR = KILLED.format(what='raise ValueError("the second process has had enough.
 SIGTERM = KILLED.format(what="os.kill(os.getpid(), signal.SIGTERM)")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("how", ["killed", "told to stop"])
-def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_path):
-    """One process is killed, or one alone gets SIGTERM; the next start, with as many, gives the same weights."""
-    training = {"max_steps": 9, "batch_tokens": 300, "save_every": 2, "validate_every": 4}
-    words = training_words("transformer", tmp_path / "cut", **training)
-    ended = launch(tmp_path, "train", words, 2, SIGKILL if how == "killed" else SIGTERM, AT="5")
-    assert ended.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
-    message = "another process of this training ended" if how == "killed" else "stopped by a signal to another process"
-    assert message in ended.stderr, ended.stderr
+@pytest.mark.runs
+def test_a_training_that_is_killed_or_told_to_stop_goes_on_with_the_same_bits(training_words, tmp_path):
+    """One process is killed; one alone gets SIGTERM; torchrun gets a signal, which it hands to both."""
+    training = {"max_steps": 100, "batch_tokens": 300, "save_every": 2, "validate_every": 50}
+    words = [*training_words("transformer", tmp_path / "cut", **training), "--log-every", "1"]
+    killed = launch(tmp_path, "train", words, 2, SIGKILL, AT="5")
+    assert killed.returncode != 0 and "another process of this training ended" in killed.stderr, killed.stderr
+    stopped = launch(tmp_path, "train", words, 2, SIGTERM, AT="9")
+    assert stopped.returncode != 0 and "stopped by a signal to another process" in stopped.stderr, stopped.stderr
+    assert re.search(r"resumed\D+4 ", stopped.stderr)
+    job, lines = started(tmp_path, "train", words, 2), []
+    while not re.search(r"step 2\d/100", lines[-1] if lines else ""):
+        lines.append(job.stderr.readline())
+        assert lines[-1], "".join(lines)
+    # Slurm's warning; by itself torchrun would end of it. Its processes are in sessions of their own.
+    job.send_signal(signal.SIGUSR1)
+    output = "".join(lines) + job.communicate(timeout=200)[1]
+    assert job.returncode != 0 and re.search(r"resumed\D+10 ", output), output
+    last = re.search(r"SIGUSR1[^\d\n]+(\d+)[^\d\n]+(\d+)", output)
+    assert last and last[1] == last[2], output
+    assert not (tmp_path / "cut/model.safetensors").exists()
     repeated = launch(tmp_path, "train", words, 2)
-    assert repeated.returncode == 0, repeated.stderr
-    assert re.search(rf"resumed\D+{4 if how == 'killed' else 6} ", repeated.stderr)
+    assert repeated.returncode == 0 and re.search(rf"resumed\D+{last[1]} ", repeated.stderr), repeated.stderr
     straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **training), 2)
     assert straight.returncode == 0, straight.stderr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
@@ -463,31 +425,7 @@ def test_a_job_that_was_ended_goes_on_in_all_processes(how, training_words, tmp_
     assert history(tmp_path / "cut") == history(tmp_path / "straight")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("number", signals.SIGNALS, ids=lambda n: n.name)
-def test_torchrun_hands_signals_on(number, training_words, tmp_path):
-    training = {"max_steps": 60, "batch_tokens": 300, "save_every": 1000, "validate_every": 30}
-    words = [*training_words("transformer", tmp_path / "cut", **training), "--log-every", "1"]
-    job = started(tmp_path, "train", words, 2)
-    lines = []
-    while not re.match(r"step 1\d/60", lines[-1] if lines else ""):
-        lines.append(job.stderr.readline())
-        assert lines[-1], "".join(lines)
-    # Ctrl-C reaches the whole group of a terminal; torchrun's processes are in sessions of their own.
-    job.send_signal(number)
-    output = "".join(lines) + job.communicate(timeout=200)[1]
-    assert job.returncode != 0 and not (tmp_path / "cut/model.safetensors").exists()
-    stopped = re.search(rf"{number.name}[^\d\n]+(\d+)[^\d\n]+(\d+)", output)
-    assert stopped and stopped[1] == stopped[2], output
-    repeated = launch(tmp_path, "train", words, 2)
-    assert repeated.returncode == 0 and re.search(rf"resumed\D+{stopped[1]} ", repeated.stderr), repeated.stderr
-    straight = launch(tmp_path, "train", training_words("transformer", tmp_path / "straight", **training), 2)
-    assert straight.returncode == 0, straight.stderr
-    weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
-    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
-
-
-@pytest.mark.long
+@pytest.mark.runs
 def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
     words = [*training_words("transformer", tmp_path / "out", batch_tokens=300), "--log", str(tmp_path / "log")]
     done = launch(tmp_path, "train", words, 2, ERROR, AT="2")
@@ -498,7 +436,7 @@ def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
     assert not (tmp_path / "out/model.safetensors").exists()
 
 
-@pytest.mark.long
+@pytest.mark.runs
 def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(training_words, tmp_path):
     """A state of one process with two parts goes on in two processes; one of one part does not."""
     for accumulate, resumes in ((2, True), (1, False)):

@@ -243,7 +243,7 @@ def command(entry: Entry, candidates: Iterable[Entry]) -> str:
     own = {
         name for other in alike if other.settings for name in values if getattr(other.settings, name) != values[name]
     }
-    own.add(search.series)
+    own |= {search.series} if search.series else set()
     for name, value in values.items():
         # Bundles may carry other systems than the row's, of some roles.
         by_default = roles[name] not in carried_roles() if name in roles else name not in own
