@@ -31,8 +31,8 @@ def check(plan: Plan) -> Iterator[str]:
         f"{len(plan.rows)} translations."
     )
     for name, system in plan.loaded.systems.items():
-        if system.training.doubt:
-            yield f"warning: systems.{name}.{system.training.doubt}"
+        if system.training.warm_up_warning:
+            yield f"warning: systems.{name}.{system.training.warm_up_warning}"
     if counts:
         read = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         yield f"Your texts can be read; their lines or rows: {read}."
@@ -72,9 +72,10 @@ def check_numbers(plan: Plan, counts: Mapping[str, int]) -> None:
     if dataset.split and "train" in known:
         cut = dataset.split.sizes(known["train"])
         if min(cut.values()) < 1:
-            parts = ", ".join(f"{size} of {name}" for name, size in cut.items())
-            problem = f"the {known['train']} pairs of train are divided into {parts}"
-            raise ConfigError(f"split of dataset {dataset.name}", problem=problem, hint="lower its numbers")
+            parts = " and ".join(f"{size} of {name}" for name, size in cut.items() if name != "train")
+            problem = f"train has {known['train']} pairs, from which it takes {parts}"
+            hint = "change its numbers, so that each part has pairs"
+            raise ConfigError(f"split of dataset {dataset.name}", problem=problem, hint=hint)
         known |= cut
     limits: Mapping[str, int] = {str(name): limit for name, limit in plan.recipe.limits.items()}
     for name in known:

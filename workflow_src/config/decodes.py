@@ -13,7 +13,7 @@ from workflow_src.config.resolved import Decode, System
 from workflow_src.config.roles import carried, named_systems
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_engine, engines, search_of, searches, searches_of
-from workflow_src.spec import SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
+from workflow_src.spec import NONE, SCORER, UNKNOWN, Engine, Search, SearchSettings, parse, phrase
 
 
 def resolve_decodes(
@@ -254,7 +254,8 @@ def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], en
         return section.name + several + (engine if isinstance(section.engine, tuple) else "")
     parts = settings.name_parts()
     # A search whose steps are taken has no part where it is the system's own.
-    stated = [name for name in settings.named("steps") if (section.model_extra or {}).get(name) is not None]
+    written = section.model_extra or {}
+    stated = [name for name in settings.named("steps") if written.get(name) not in (None, *NONE)]
     without_part = [name for name in (*listed, *stated) if settings.option(name).part is None]
     parts += "".join(map(settings.name_part, dict.fromkeys(without_part)))
     return section.search + parts + ("-tuned" if section.tune else "") + engine

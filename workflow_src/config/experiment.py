@@ -138,8 +138,8 @@ class TrainingConfig(Frozen):
         return self
 
     @property
-    def doubt(self) -> str | None:
-        """What its numbers fall short of, in words for a warning; None where of nothing."""
+    def warm_up_warning(self) -> str | None:
+        """A warning where the warm-up is longer than the training, else None."""
         steps, warmup = self.max_steps, self.warmup_steps
         if not (isinstance(steps, int) and isinstance(warmup, int) and 0 < steps < warmup):
             return None

@@ -136,7 +136,7 @@ def two_letters(language: str) -> str:
 
 @functools.cache
 def same_language(first: str, second: str) -> bool:
-    """True for two codes of one language (de: deu), which a language and its macrolanguage do not have in common."""
+    """Whether two codes mean one language (de, deu). A language and its macrolanguage (cmn, zh) are two."""
     if first == second or max(len(first), len(second)) <= 2:
         return first == second
     from iso639 import Language, LanguageNotFoundError
@@ -151,8 +151,8 @@ def same_language(first: str, second: str) -> bool:
 def is_in(code: str, language: str, other: str) -> bool:
     """True for the code of a text in a language, which may be the code of a part of it or of its macrolanguage.
 
-    `other` is the other language of the direction, or the same one. Where both are of one macrolanguage, no code fits
-    both: codes of other parts are those of the macrolanguage itself.
+    `other` is the other language of the direction, or the same one. Where both languages are of one macrolanguage, a
+    code is in at most one of them. A code of a third part is in the one that is the macrolanguage itself.
     """
     if same_language(code, language) or two_letters(code) != two_letters(language):
         return same_language(code, language)

@@ -82,7 +82,7 @@ MINUTES_STEP = 2
 COUNTED_BYTES, COUNTED_A_MINUTE = 600, 4e6
 # Bytes of counted n-grams in a search, for each subword of the text, which has 1.1 n-grams.
 LOADED_BYTES = 66
-# Delta steps of a refiner's update that a frozen base computes in the time of an update of it: forwards alone.
+# Delta steps of a refiner's update, forward passes of its frozen base, that take the time of an update of the base.
 STEPS_AN_UPDATE = 3
 # Wildcards that requests depend on.
 WILDCARDS = ("system", "teacher", "search", "text", "split", "shards")

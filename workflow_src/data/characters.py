@@ -32,7 +32,7 @@ BLANK = (
 BLANK_WORD = re.compile(rf"(?<!\S)[{BLANK}]+(?!\S)")
 # Invisible marks: the grapheme joiner, and selectors of the form of the character before.
 SELECTORS = frozenset(map(chr, [0x034F, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)]))
-# An entity beyond Unicode, of more digits than Python may read as a number.
+# An entity of so many digits that it is beyond Unicode. Python refuses to read one of more than 4,300.
 TOO_LONG_ENTITY = re.compile("&#[0-9]{50,};?")
 _NO_LETTERS = bytes(code for code in range(128) if chr(code) not in string.ascii_letters)
 

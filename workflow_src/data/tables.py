@@ -21,6 +21,8 @@ LONGEST_CELL = 1 << 24
 NO_QUOTES = "set quoted: false in its part if quotes are text"
 # Names of columns that name no language.
 SIDES = ("source", "target", "src", "tgt", "trg", "original", "translation", "source text", "target text")
+# The code of a language, alone or with countries and scripts.
+TAG = re.compile(r"([a-z]{2,3})(?:[-_](?:[a-z]{2}|[a-z]{4}|[0-9]{3}))*")
 # Names of frequent languages in themselves.
 OWN_NAMES = {
     **{"deutsch": "de", "français": "fr", "español": "es", "português": "pt", "italiano": "it", "nederlands": "nl"},
@@ -161,8 +163,8 @@ def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool
         with contextlib.suppress(LanguageNotFoundError):
             names.add(Language.match(language).name.casefold())
         cell = cells[column].strip().casefold()
-        # A code may have a country or a script behind it.
-        code = OWN_NAMES.get(cell) or re.split("[-_]", cell)[0]
+        tag = TAG.fullmatch(cell)
+        code = OWN_NAMES.get(cell) or (tag[1] if tag else cell)
         if cell not in names and two_letters(code) != two_letters(language):
             return False
     return True

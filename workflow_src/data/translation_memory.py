@@ -66,9 +66,8 @@ def units(
     if not count:
         present = [code or "none" for code, _ in codes.most_common()]
         wanted = " and ".join(variants.get(language, language) for language in dict.fromkeys(languages))
-        raise ArtifactError(
-            name, f"has no unit with segments in {wanted}", f"their xml:lang are {listed(present) or 'none'}"
-        )
+        fix = f"their xml:lang are {listed(present) or 'none'}: `variants` of the part may name one for each language"
+        raise ArtifactError(name, f"has no unit with segments in {wanted}", fix)
 
 
 def _elements(stream: IO[bytes], name: str) -> Iterator[Any]:

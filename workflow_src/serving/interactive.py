@@ -73,8 +73,8 @@ def answer(translator: Translator, line: str, request: Request) -> Iterator[str]
     parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
     try:
         removal = request.remove_repetitions or translator.removal(request.settings)
-        without = dataclasses.replace(request, remove_repetitions=removal)
-        traces = translator.trace([part.text for part in parts], without)
+        request_of_steps = dataclasses.replace(request, remove_repetitions=removal)
+        traces = translator.trace([part.text for part in parts], request_of_steps)
     except InputError as failure:
         # A sentence that is cut for its translation has no steps as a whole.
         yield f"  no steps: {failure}"

@@ -161,7 +161,8 @@ class OpenBundle:
 
     def settings(self, search: str | None, fields: Mapping[str, Any]) -> SearchSettings:
         """Settings of a search (default: the bundle's). Missing `fields` get the bundle's defaults for the search, or
-        else the search's own. None, or the text "none", is None where a setting may be None, else the default.
+        else the search's own. None, or the text "none", turns off a setting that may be None; None is the default of
+        others.
 
         Raises ConfigError for a search that the bundle lacks, for fields that the search lacks, that are out of range
         or without effect; InputError for a system that translates nothing.

@@ -20,7 +20,7 @@ from workflow_src import registry
 from workflow_src.config.experiment import Removal
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import Watch
-from workflow_src.engines.choose import AUTO, EAGER, choose, open_session
+from workflow_src.engines.choose import AUTO, EAGER, choose, open_session, why_not
 from workflow_src.engines.session import Request, Session, SessionConfig
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.runtime import forks
@@ -219,8 +219,8 @@ class Translator:
         if self.description.engine is None:
             return dataclasses.replace(request, networks=self._bundle.networks(settings, bundles))
         engine = self._selected.declared
-        if reason := engine.serves(self._bundle.family, declared, settings):
-            raise ConfigError("engine", engine.name, problem=f"it {reason.partition(';')[0]}", hint="use the bundle")
+        if reason := why_not(engine, self._bundle.family, settings):
+            raise ConfigError("engine", engine.name, problem=f"it {reason}", hint="use the bundle")
         if request.trace:
             raise ConfigError("engine", engine.name, problem="it keeps no traces", hint="use the bundle")
         return request
@@ -320,7 +320,7 @@ class Translator:
 
     def trace(self, lines: list[str], request: Request) -> list[list[str]]:
         """For each line its translation after 0, 1, … steps, without the repetitions that `remove_repetitions` of the
-        request names, by default with all. Raises ConfigError without any steps."""
+        request names; by default none are removed. Raises ConfigError without any steps."""
         declared = registry.search_of(request.settings)
         if not declared.traceable:
             raise ConfigError("search", declared.name, problem="it has no refinement steps to show")

@@ -25,6 +25,7 @@ from workflow_src.spec.metrics import (
 )
 from workflow_src.spec.sections import (
     DEFAULTS_NUMBERS,
+    NONE,
     UNKNOWN,
     Frozen,
     changed,

@@ -198,9 +198,9 @@ class Family:
     weights         (model settings) -> weights of the parts "encoder", "decoder" and "output", the projection onto the
                     vocabulary; for models made elsewhere
     layers          (model settings, objective settings) -> layers that a training update goes through, each as often as
-                    a position is computed by it, which requests to clusters follow; with None in place of the
-                    objective's, layers of the network, as in a search. None: the sum of the model's settings whose
-                    names end in "layers"
+                    a position is computed by it, which requests to clusters follow; called with None where there is
+                    no objective, as for a search, it gives the layers of the network. By default, the sum of the
+                    model's settings whose names end in "layers"
     positions       (model settings) -> positions for each subword of the source, such as slots and vertices, that the
                     decoder (as many layers as the setting `layers` says) and the output projection are computed at,
                     which requests to clusters and the memory of searches follow; None: one for each subword of the

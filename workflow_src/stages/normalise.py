@@ -309,7 +309,7 @@ def run(inputs: Inputs) -> str:
     if isinstance(settings.split, GroupSplit):
         lost = {"other_translation": written.dropped[raw.training]["other_translation"]}
         key_language = settings.split.key_language or codes[0]
-        fix = f"one is kept for each sentence of {key_language}, which split.key_language of the dataset names"
+        fix = f"one is kept for each sentence of {key_language}; split.key_language may name the other language"
         warn_of_left_out(raw.training, lost, written.read[raw.training], fix)
     overlaps = overlaps_of(inputs, writers, held_out, raw.training)
     log_splits(writers, codes, overlaps)

@@ -259,8 +259,8 @@ def _log_start(inputs: Inputs, task: Task, pairs: TrainingPairs) -> None:
     if pairs.corpus is pairs.mixture:
         log.info("%s", texts_words(pairs.mixture.counts()))
     if task.group.first and task.max_steps:
-        if task.config.doubt:
-            log.warning("warning: %s", task.config.doubt)
+        if task.config.warm_up_warning:
+            log.warning("warning: %s", task.config.warm_up_warning)
         _warn_of_long_pairs(task)
 
 
@@ -270,15 +270,14 @@ def _warn_of_long_pairs(task: Task) -> None:
         max(lengths.max(initial=0) for lengths in (task.corpus.source_lengths, task.corpus.target_lengths))
     )
     if longest > task.part_tokens:
+        parts = f"training.accumulate ({task.config.accumulate}) or " if task.config.accumulate > 1 else ""
         log.warning(
-            "warning: the longest pair has %d subwords, and each of the %d parts of an update has %d: such a pair is a "
-            "part of its own, larger than that; raise training.batch_tokens (%d), or lower training.accumulate (%d) or "
-            "recipe.max_length",
+            "warning: the longest pair has %d subwords, and a part of an update has %d: the pair makes a larger part; "
+            "raise training.batch_tokens (%d), or lower %srecipe.max_length",
             longest,
-            task.parts_per_update,
             task.part_tokens,
             task.config.batch_tokens,
-            task.config.accumulate,
+            parts,
         )
 
 

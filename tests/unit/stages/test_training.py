@@ -492,7 +492,7 @@ def test_training_pairs_beyond_the_positions_are_left_out_counted_and_said(
 
 @pytest.mark.parametrize(
     ("training", "warned"),
-    [({"accumulate": 50}, "the longest pair"), ({"warmup_steps": 3}, "warmup_steps"), ({}, None)],
+    [({"accumulate": 50}, "training.accumulate"), ({"warmup_steps": 3}, "warmup_steps"), ({}, None)],
 )
 def test_a_training_says_what_its_settings_do_not_hold(training, warned, training_words, run_stage, tmp_path, caplog):
     run_stage("train", training_words("transformer", tmp_path, **{"max_steps": 2, "warmup_steps": 2} | training))

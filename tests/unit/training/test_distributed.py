@@ -35,7 +35,7 @@ from workflow_src.families.build import build
 from workflow_src.losses.settings import CrossEntropyConfig, ElboConfig, ScoreMatchingConfig
 from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import load_tensors
-from workflow_src.runtime import gpus
+from workflow_src.runtime import gpus, signals
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import BUCKET, Group, Processes, _buckets, _peers
 from workflow_src.runtime.signals import PeerFailed
@@ -409,7 +409,7 @@ def test_a_training_that_is_killed_or_told_to_stop_goes_on_with_the_same_bits(tr
     while not re.search(r"step 2\d/100", lines[-1] if lines else ""):
         lines.append(job.stderr.readline())
         assert lines[-1], "".join(lines)
-    # Slurm's warning; by itself torchrun would end of it. Its processes are in sessions of their own.
+    # Slurm's warning, which torchrun does not forward by default. Its processes are in sessions of their own.
     job.send_signal(signal.SIGUSR1)
     output = "".join(lines) + job.communicate(timeout=200)[1]
     assert job.returncode != 0 and re.search(r"resumed\D+10 ", output), output
@@ -423,6 +423,11 @@ def test_a_training_that_is_killed_or_told_to_stop_goes_on_with_the_same_bits(tr
     weights = [load_tensors(tmp_path / name / "model.safetensors") for name in ("cut", "straight")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[1])
     assert history(tmp_path / "cut") == history(tmp_path / "straight")
+
+
+def test_torchrun_is_told_to_hand_on_every_signal_that_trainings_save_at():
+    options = dict(word.partition("=")[::2] for word in RuntimeConfig(devices=2).launch.split())
+    assert {number.name for number in signals.SIGNALS} <= set(options["PET_SIGNALS_TO_HANDLE"].split(","))
 
 
 @pytest.mark.runs

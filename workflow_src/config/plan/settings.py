@@ -110,7 +110,8 @@ class Plan(Inputs):
         return settings_json({"languages": languages, "clean": steps})
 
     def settings_normalise(self) -> str:
-        """`split` is null where the dataset has its own dev and test; its key language is always written out."""
+        """`split` is null where the dataset has its own dev and test; that of connected groups has its key language
+        written out."""
         dataset = self.loaded.dataset
         languages = [self.recipe.source, self.recipe.target]
         split = None
@@ -149,7 +150,7 @@ class Plan(Inputs):
         # Settings that are not stated follow the copied subwords.
         copied = self.recipe.subwords_from is not None
         content = self._dump(self.recipe.subwords, exclude_unset=copied)
-        # Another input of the stage: models have symbols for placeholders.
+        # The stage reads them too: each kind adds a symbol.
         kinds = self.recipe.placeholder_kinds if self.form == "compared" else ()
         return settings_json(content | ({"placeholders": list(kinds)} if kinds else {}))
 

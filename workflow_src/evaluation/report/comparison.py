@@ -111,11 +111,12 @@ def read(names: Sequence[str]) -> list[Results]:
     """Results of experiments by their names or folders (`read_results`); where experiments are called the same, their
     names are followed by those of `names`."""
     experiments = [read_results(name) for name in names]
-    called = collections.Counter(results.record.experiment for results in experiments)
-    return [
-        results.renamed(f"{title} ({name})") if called[title := results.record.experiment] > 1 else results
-        for name, results in zip(names, experiments, strict=True)
-    ]
+    counts = collections.Counter(results.record.experiment for results in experiments)
+    for number, name in enumerate(names):
+        title = experiments[number].record.experiment
+        if counts[title] > 1:
+            experiments[number] = experiments[number].renamed(f"{title} ({name})")
+    return experiments
 
 
 def compare(experiments: Sequence[Results], removed: Removal | None = None) -> Document:

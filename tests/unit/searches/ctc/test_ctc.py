@@ -117,6 +117,15 @@ def test_a_beam_of_one_over_certain_slots_is_greedy(model):
     assert ctc_beam(model, SOURCE, settings).tokens == ctc_greedy(model, SOURCE).tokens
 
 
+def test_neither_batch_nor_padding_changes_a_translation(model, language_model):
+    settings = CtcBeamSettings(beam=3, min_ratio=0.05, lm_weight=0.3, word_bonus=0.5)
+    batched = ctc_beam(model, SOURCE, settings, language_model)
+    for row, source in enumerate(SOURCE):
+        alone = ctc_beam(model, source[source != 0][None], settings, language_model)
+        assert alone.tokens[0] == batched.tokens[row]
+        assert alone.scores[0] == pytest.approx(batched.scores[row], abs=1e-9)
+
+
 def test_a_rescorer_ranks_what_the_beam_found(model):
     rescorer = transformer(SIZE, SIZE, seed=2)
     hypotheses = ctc_beam(model, SOURCE, CtcBeamSettings(**EVERYTHING), rescorer=rescorer)

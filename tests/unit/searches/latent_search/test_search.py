@@ -176,6 +176,18 @@ def test_lengthening_makes_all_candidates_longer(batch):
     assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 1, 3, 1])).tolist()
 
 
+def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
+    batched = run(model, batch.source, "score", 1, rescorer=teacher)
+    wider = run(model, padded(batch).source, "score", 1, rescorer=teacher)
+    assert wider.tokens == batched.tokens
+    assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
+    backwards = run(model, batch.source.flip(0), "score", 1, rescorer=teacher)
+    assert backwards.tokens == batched.tokens[::-1]
+    for row in range(4):
+        alone = run(model, one(batch, row).source, "score", 1, rescorer=teacher)
+        assert alone.tokens == [batched.tokens[row]]
+
+
 def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
     expected = run(model, batch.source, "delta", 1, rescorer=teacher)
     monkeypatch.setattr("workflow_src.decoding.search.ROWS", 5)
