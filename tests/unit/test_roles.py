@@ -125,7 +125,8 @@ class Marked(plain.Unrepeat):
             for row in super().hypotheses(source, outputs).tokens
         ]
         target = pad(words, eos=False).to(source.device)
-        scores = self.critic.log_probabilities(source, target).mean(1).tolist()
+        sums = self.critic.log_probabilities(source, target).sum(1)
+        scores = (sums / torch.tensor([len(row) for row in words], device=sums.device)).tolist()
         marked = [[one for word in row for one in (symbols["mask"], word)] + [symbols["blank"]] for row in words]
         return Hypotheses(marked, scores)
 '''

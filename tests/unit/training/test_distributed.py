@@ -233,7 +233,7 @@ def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(make_t
         )
         if not group.first:
             trainer.states = None
-        return [entry["loss"] for entry in trainer.run().history]
+        return [entry["loss"] for entry in trainer.run().history if "loss" in entry]
 
     alone = losses(Group(), 3)
     assert len(alone) == 4
