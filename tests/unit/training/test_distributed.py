@@ -377,6 +377,7 @@ def history(folder):
 KILLED = """
 import importlib, os, signal, sys
 from workflow_src import jobs
+from workflow_src.errors import InputError
 from workflow_src.training import update
 
 plain = update.Updater.update
@@ -391,7 +392,7 @@ stage = importlib.import_module(f"workflow_src.stages.{{os.environ['STAGE']}}")
 jobs.start(stage.run, stage.Inputs)
 """
 SIGKILL = KILLED.format(what="os.kill(os.getpid(), signal.SIGKILL)")
-ERROR = KILLED.format(what='raise ValueError("the second process has had enough.")')
+ERROR = KILLED.format(what='raise InputError("the second process", "has had enough")')
 SIGTERM = KILLED.format(what="os.kill(os.getpid(), signal.SIGTERM)")
 
 
