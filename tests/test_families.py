@@ -15,8 +15,8 @@ import torch
 import yaml
 from miniatures import context, gradients, lively, one, padded, pairs
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.roles import fill, needs, of_the_family
+from workflow_src.config.training import TrainingConfig
 from workflow_src.decoding.search import open_search
 from workflow_src.decoding.settings import DRAFTER
 from workflow_src.families.build import build, build_objective

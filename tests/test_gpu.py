@@ -30,7 +30,7 @@ from miniatures import (
 from sessions import translated
 
 from workflow_src import registry
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import pad
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import DRAFTER

@@ -13,7 +13,7 @@ from benchmarks import kernels
 from miniatures import cmlm, dat, inat, lanmt, lvm, nat, pairs, refiner, seq2seq, tagger, transformer
 from pretended_cuda import counted, pretended
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.decoding.slots import ROOM, rows_of_tensors
 from workflow_src.families.build import build_objective
 from workflow_src.registry import searches

@@ -12,8 +12,8 @@ import tempfile
 import torch
 import yaml
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.files import CONFIG_FOLDER
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import count_parameters

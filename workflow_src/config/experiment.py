@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
-from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.base import by_name, distinct, matching, named
 from workflow_src.config.datasets import SetName
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_preset
 from workflow_src.config.parts import FilePath
 from workflow_src.config.recipe import RecipeConfig
 from workflow_src.config.relations import Relations
 from workflow_src.config.runtime import RuntimeConfig
-from workflow_src.config.sizes import (
-    AUTO,
-    LONGEST_UNSAVED,
-    LONGEST_WARMUP,
-    SAVES,
-    VALIDATIONS,
-    WARMUPS,
-    AtLeast0,
-    AtLeast1,
-    Steps,
-    share,
-)
+from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
-from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, changed, parse
+from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, parse
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -59,116 +45,6 @@ DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digit
 # The range that every random-number generator accepts.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]
-# How fast a moving average of gradients forgets.
-Beta = Annotated[float, Field(ge=0, lt=1)]
-
-
-class TrainingConfig(Frozen):
-    """How long and how a model learns. Everything here changes the result; devices and logging are elsewhere."""
-
-    # Replaced by its settings when a configuration is read, so that rules never see its name.
-    preset: str | None = Field(None, exclude=True, description="settings of config/training.yaml; those beside it win")
-    max_steps: Steps = Field(
-        description="updates; 0 uses initial_weights as they are; auto, or a section with bounds: by the target tokens"
-    )
-    batch_tokens: int = Field(2000, gt=0, description="padded subwords of the longer side in one update")
-    accumulate: int = Field(
-        1, gt=0, description="smaller batches of an update, of batch_tokens in all, whose gradients are averaged"
-    )
-    learning_rate: float = Field(2e-3, gt=0, description="at its peak")
-    schedule: Literal["inverse-sqrt", "polynomial"] = "inverse-sqrt"
-    warmup_steps: AtLeast0 = Field(300, description="updates; auto: a twentieth of max_steps, 4,000 at most")
-    betas: tuple[Beta, Beta] = (0.9, 0.98)
-    epsilon: float = Field(1e-9, gt=0)
-    weight_decay: float = Field(0.0, ge=0)
-    clip_norm: float | None = Field(1.0, gt=0)
-    validate_every: AtLeast1 = Field(AUTO, description="updates; auto: a tenth of max_steps")
-    # Saving, and what may be skipped, change no weights: Snakemake does not compare them.
-    save_every: AtLeast1 = Field(
-        AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
-    )
-    max_skipped: int = Field(
-        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite"
-    )
-    dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
-    keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
-    average_last: int = Field(5, gt=0, description="validation checkpoints averaged (keep: average)")
-    patience: int | None = Field(
-        None,
-        gt=0,
-        description="training stops after so many validations in a row with no better figure or loss (keep: best)",
-    )
-
-    # Left out of the settings of training rules, which read the augmented text.
-    augment: AugmentConfig | None = Field(
-        None, exclude=True, description="shares of training pairs in capitals, as titles, with typing errors"
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _with_preset(cls, section: Any) -> Any:
-        if not isinstance(section, dict) or section.get("preset") is None:
-            return section
-        preset = read_preset(CONFIG_FOLDER / "training.yaml", section["preset"])
-        return merge(preset, section | {"preset": None}, null_removes=False)
-
-    @model_validator(mode="after")
-    def _patience_waits_for_the_best(self):
-        if self.patience is not None and self.keep != "best":
-            raise ConfigError(
-                "patience", self.patience, problem=f"keep is {self.keep}", hint="set keep: best, or remove it"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _checkpoints_are_averaged(self):
-        if self.keep != "average" and changed(self, "average_last"):
-            raise ConfigError(
-                "average_last",
-                self.average_last,
-                problem=f"keep is {self.keep}",
-                hint="set keep: average, or remove it",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _parts_have_tokens(self):
-        if self.accumulate > self.batch_tokens:
-            raise ConfigError("accumulate", self.accumulate, allowed=f"{self.batch_tokens} (batch_tokens) or less")
-        return self
-
-    @property
-    def warm_up_warning(self) -> str | None:
-        """A warning where the warm-up is longer than the training, else None."""
-        steps, warmup = self.max_steps, self.warmup_steps
-        if not (isinstance(steps, int) and isinstance(warmup, int) and 0 < steps < warmup):
-            return None
-        return (
-            f"training.warmup_steps is {warmup}, more than training.max_steps, {steps}, so that the learning rate "
-            f"never reaches {self.learning_rate:g}: lower it, or say auto"
-        )
-
-    def parts(self, processes: int) -> int:
-        """Batches of an update: `accumulate`, or its next multiple of the processes."""
-        return math.lcm(self.accumulate, processes)
-
-    def part_tokens(self, processes: int) -> int:
-        """Padded subwords of the longer side in one of `parts`."""
-        return max(1, self.batch_tokens // self.parts(processes))
-
-    def sized(self, tokens: int, batches: float | None = None) -> TrainingConfig:
-        """These settings with numbers in place of auto, for a text of `tokens` target tokens, end symbols counted,
-        and of so many `batches` an epoch; None: estimated by `tokens`."""
-        steps = self.max_steps
-        if not isinstance(steps, int):
-            steps = steps.updates(tokens, self.batch_tokens, batches)
-        numbers = {
-            "warmup_steps": min(steps // WARMUPS, LONGEST_WARMUP),
-            "validate_every": share(steps, VALIDATIONS),
-            "save_every": min(share(steps, SAVES), LONGEST_UNSAVED),
-        }
-        auto = {name: number for name, number in numbers.items() if getattr(self, name) == AUTO}
-        return self.model_copy(update={"max_steps": steps} | auto)
 
 
 class SystemFields(Relations):

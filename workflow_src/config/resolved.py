@@ -24,11 +24,12 @@ from pydantic import (
 )
 
 from workflow_src.config.datasets import DatasetConfig
-from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, TrainingConfig, WorkflowConfig, removal
+from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.roles import decoded, named_systems
 from workflow_src.config.texts import MONOLINGUAL, Data, canonical, kind_and_system, weights_of
+from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_engine, engines, families, filters, searches
 from workflow_src.spec import (

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args, get_origin
 
-from workflow_src.config.experiment import TrainingConfig, setting_words
+from workflow_src.config.experiment import setting_words
 from workflow_src.config.files import merge
 from workflow_src.config.relations import relations
+from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import families
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.config import texts
-from workflow_src.config.experiment import SystemConfig, TrainingConfig, WorkflowConfig
+from workflow_src.config.experiment import SystemConfig, WorkflowConfig
 from workflow_src.config.files import merge, read_preset
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.relations import Reference
 from workflow_src.config.resolved import System
 from workflow_src.config.roles import carried
 from workflow_src.config.tokenisers import bleu_tokeniser
+from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_engine, distilling_engines, distilling_search, engines, families
 from workflow_src.spec import AUTOREGRESSIVE, BASE, SCORER, Family, Frozen, parse, phrase

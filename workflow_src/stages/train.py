@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resolved import System
 from workflow_src.config.texts import weights_of
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError

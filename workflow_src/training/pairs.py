@@ -7,9 +7,9 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.resolved import System
 from workflow_src.config.texts import weights_of
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.drops import notable, warn_of_losses
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.sizes import sized_number
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import Pairs, collate, largest_batches
 from workflow_src.losses.draws import seed_of
 from workflow_src.runtime import device_memory

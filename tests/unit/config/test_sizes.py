@@ -15,10 +15,10 @@ from refusals import fields_of
 from workflow_src.cli.sizes import numbered, sizes
 from workflow_src.config import Plan, load, load_experiment
 from workflow_src.config.costs import Sizes, sized
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.resources import Requests
 from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.subwords import learn
 from workflow_src.errors import ArtifactError, ConfigError

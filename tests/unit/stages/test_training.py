@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.preparation import SubwordsConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data import encoded, subwords
 from workflow_src.decoding import batches
 from workflow_src.errors import MISSING

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose

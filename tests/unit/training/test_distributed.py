@@ -25,8 +25,8 @@ from stage_words import stage_line
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
-from workflow_src.config.experiment import TrainingConfig
 from workflow_src.config.runtime import RuntimeConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import epoch_batches
 from workflow_src.decoding.search import searching
 from workflow_src.errors import ConfigError

@@ -9,7 +9,7 @@ import yaml
 from killed import Killed, killed_after
 from miniatures import lively
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.lines import read_lines
 from workflow_src.decoding.candidates import unpadded

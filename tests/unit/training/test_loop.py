@@ -9,7 +9,7 @@ import pytest
 import torch
 from killed import Killed, killed_after
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.data import encoded
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from workflow_src.config.experiment import TrainingConfig
+from workflow_src.config.training import TrainingConfig
 from workflow_src.training.update import learning_rate, make_optimiser
 
 
