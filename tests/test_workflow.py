@@ -829,7 +829,7 @@ def test_another_input_of_a_stage_and_settings_at_their_defaults_rerun_nothing(f
                 '            "batch": lambda job: self.plan.decode_of(job.wildcards).batch,\n',
                 "",
             ),
-            "workflow_src/config/experiment.py": (
+            "workflow_src/config/training.py": (
                 "    accumulate: int =",
                 "    sharpness: float = 0.5\n    accumulate: int =",
             ),
