@@ -3,6 +3,9 @@
     python tests/benchmarks/latency.py --bundle results/tatoeba/systems/score/seed-1/bundle \
         --source results/tatoeba/corpus/test.de
 
+`--bundle` may name several bundles, and `--search` what they are searched with, such as `ctc-beam,beam=20`; a bundle
+is measured with the searches that it can do.
+
 Every round translates all sentences by every row in turn; a sentence's time is its least over rounds, because other
 load only slows down; a row's is the mean over sentences. `cpu_ms` is the same of the process's CPU time, which other
 load disturbs less. `same` is the share of sentences with the eager engine's very words. `--ctranslate2` adds greedy
@@ -18,22 +21,23 @@ import time
 from collections.abc import Callable
 
 from workflow_src.data.lines import read_lines
-from workflow_src.engines.choose import choose
-from workflow_src.registry import families
 from workflow_src.serving.translator import Translator
 
-ROWS = (("prior-mean", 0), ("delta", 1), ("score", 1), ("score", 4))
+SEARCHES = ["prior-mean", "delta,steps=1", "score,steps=1", "score,steps=4", "ctc-greedy", "graph-path"]
 
 
 def rows_of(arguments: argparse.Namespace) -> dict[str, Callable[[str], str]]:
     """What to measure: name -> translate one line."""
     rows = {}
-    for engine in arguments.engines:
-        translator = Translator.load(arguments.bundle, "cpu", threads=arguments.threads, engine=engine)
-        for search, steps in ROWS:
+    for bundle, engine in itertools.product(arguments.bundle, arguments.engines):
+        translator = Translator.load(bundle, "cpu", threads=arguments.threads, engine=engine)
+        for words in arguments.search:
+            search, *settings = words.split(",")
             if search in translator.searches:
-                request = translator.request(search, batch=1, **({"steps": steps} if steps else {}))
-                rows[f"{engine} {search} {steps}"] = lambda line, t=translator, r=request: t.translate([line], r)[0]
+                values = dict(setting.split("=") for setting in settings)
+                request = translator.request(search, batch=1, **{key: json.loads(values[key]) for key in values})
+                system = f" {bundle}" if len(arguments.bundle) > 1 else ""
+                rows[f"{engine} {words}{system}"] = lambda line, t=translator, r=request: t.translate([line], r)[0]
     if arguments.ctranslate2:
         rows |= _autoregressive(arguments.ctranslate2, translator, arguments.threads)
     return rows
@@ -59,7 +63,8 @@ def _autoregressive(folder: str, translator: Translator, threads: int) -> dict[s
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bundle", required=True, help="of a latent-variable model or of a score network")
+    parser.add_argument("--bundle", nargs="+", required=True)
+    parser.add_argument("--search", nargs="+", default=SEARCHES)
     parser.add_argument("--source", required=True)
     parser.add_argument("--engines", nargs="+", default=["eager", "fast", "fast-int8"])
     parser.add_argument("--ctranslate2", help="folder of a converted autoregressive system")
@@ -67,9 +72,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    for engine in arguments.engines:
-        # With a warning where 8 bits are not safe.
-        choose(engine, "cpu", "float32", families()["lvm"], ["prior-mean"])
     rows = rows_of(arguments)
     lines = list(itertools.islice(read_lines(arguments.source), arguments.sentences))
     wall = {name: [float("inf")] * len(lines) for name in rows}
