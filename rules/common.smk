@@ -1,5 +1,6 @@
 """Shared by all rules: the checked configuration, the environment of jobs, wildcards, and the params of stages."""
 
+import json
 import os
 import shlex
 import sys
@@ -43,7 +44,7 @@ from workflow_src.config import Plan, costs
 from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name, composed, load_composed
-from workflow_src.data.corpus import monolingual_lines
+from workflow_src.data.corpus import check_named_files, check_own_texts, monolingual_lines
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
 from workflow_src.records.configuration import keep_configuration, kept_configuration, replaced_report
@@ -79,15 +80,22 @@ except InputError as error:
     raise WorkflowError(str(error)) from None
 
 # The user's configuration files, or that of the shipped experiment. The report names them.
-CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolve().parent != CONFIG_FOLDER]
+CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolve() != CONFIG_FOLDER / "config.yaml"]
 if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
-    os.environ[CONFIGURATION_FILES] = os.pathsep.join(os.path.abspath(path) for path in CONFIGURATION)
+    os.environ[CONFIGURATION_FILES] = json.dumps([os.path.abspath(path) for path in CONFIGURATION])
     if warning := replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION):
         logger.warning(f"warning: {warning}")
     if warning := changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files):
         logger.warning(f"warning: {warning}")
+    # Jobs that need them fail. Learning them again makes all that follows anew, which the user decides.
+    for name in lost_files(plan.files.subwords):
+        lost = Path(plan.files.subwords).with_name(name)
+        logger.warning(
+            f"warning: {lost} is lost: copy it back, or delete {plan.files.subwords} to learn subwords again, "
+            "after which all that follows runs again."
+        )
 
 
 onstart:
@@ -95,6 +103,12 @@ onstart:
         own_files = [path for _, path in plan.own_inputs]
         check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *own_files])
         if snakemake_parts.is_main(workflow):
+            # Snakemake deletes the outputs of a job before it starts.
+            planned = set(map(plain_name, snakemake_parts.planned_rules(workflow)))
+            if "download" in planned:
+                check_own_texts(plan)
+            if "download_monolingual" in planned:
+                check_named_files(plan.own_monolingual.items())
             # Before a training of hours, rather than in the job after it that uses the object.
             import_plugins()
             keep_configuration(plan.experiment, with_text_keys(settings))

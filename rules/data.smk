@@ -21,8 +21,9 @@ use rule cpu as download with:
         f"{BENCHMARKS}/download.tsv"
     params:
         **params.download,
-        # The user's text counts by its contents and is no input: its date may come from another machine's clock.
-        own=lambda wildcards: contents(plan.own_files()),
+        # The user's text counts by its contents and is no input: its date may come from another machine's clock, and
+        # it may be moved away after it was read.
+        own=lambda wildcards: contents(plan.own_files(), FILES.raw_summary),
     message:
         f"Fetching dataset {plan.loaded.dataset.name}"
 
@@ -38,7 +39,7 @@ use rule download as download_monolingual with:
     priority: priority_of_training
     params:
         **params.download_monolingual,
-        own=lambda wildcards: contents(plan.own_monolingual.values()),
+        own=lambda wildcards: contents(plan.own_monolingual.values(), FILES.raw_monolingual_summary),
     message:
         f"Fetching text in {plan.recipe.source}"
 

@@ -11,7 +11,7 @@ import planted
 import pytest
 import yaml
 from configurations import read_configuration
-from conftest import PROJECT, dry_run, snakemake
+from conftest import PROJECT, dry_run, scheduled, snakemake
 
 from workflow_src import cli
 from workflow_src.data.toy import grammar
@@ -127,3 +127,11 @@ def test_a_run_ends_with_a_bundle_that_translates_documents(folder, capsys):
     assert counts == {"one.txt": 3, "two.txt": 1}
     cli.main(["verify", "results/mine"])
     assert capsys.readouterr().out.startswith("results/mine: ")
+    # Once they were read, own texts may be moved away.
+    Path("my").rename("archived")
+    words = ("--configfile", "mine.yaml", "tiny.yaml")
+    assert scheduled(*words, folder=folder) == {}
+    (subwords,) = Path("results/mine/subwords").glob("*.model")
+    subwords.rename("lost.model")
+    process = dry_run(*words, folder=folder)
+    assert str(subwords) in process.stdout + process.stderr

@@ -1267,6 +1267,32 @@ def test_own_text_changed_makes_the_corpus_anew(hollow_project, tmp_path):
     assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"download": 1, "normalise": 1}
 
 
+@pytest.mark.parametrize("name", ["mine.yaml", "config/mine.yaml", "a:b.yaml"])
+def test_a_report_from_another_file_is_replaced_with_a_warning(name, hollow_project, tmp_path):
+    project = edited(hollow_project, tmp_path, {})
+    (project / name).write_text("experiment: mine\nextends: smoke\n")
+    report = project / "results/mine/report/provenance.json"
+    report.parent.mkdir(parents=True)
+    recorded = {"configuration": {"other.yaml": "1"}, "created": "2026-01-01"}
+    report.write_text(json.dumps({"provenance": recorded}))
+    process = dry_run("report", "--configfile", name, snakefile=project / "Snakefile", folder=project)
+    assert f"a report from {name} replaces it" in process.stdout + process.stderr
+
+
+@pytest.mark.runs
+def test_a_missing_own_text_leaves_the_corpus_that_is_there(hollow_project, tmp_path):
+    own_text(tmp_path)
+    words = ("--cores", "1", "normalised", "--configfile", "mine.yaml")
+    process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode == 0, process.stderr
+    texts = sorted((tmp_path / "results/mine/raw").iterdir())
+    configuration = (tmp_path / "mine.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(configuration.replace("train.en", "trian.en"))
+    process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=tmp_path)
+    assert process.returncode != 0 and "trian.en does not exist" in process.stderr
+    assert sorted((tmp_path / "results/mine/raw").iterdir()) == texts
+
+
 @pytest.mark.runs
 def test_another_split_reads_no_file_anew(hollow_project, tmp_path):
     for code in ("de", "en"):

@@ -82,14 +82,15 @@ def show_plan(arguments: argparse.Namespace) -> None:
     if arguments.output:
         drawing.write(overview, arguments.output)
     if arguments.json:
-        print(json.dumps(show.as_json(overview), indent=1))
+        console.write(sys.stdout, [json.dumps(show.as_json(overview), indent=1)])
         return
     print_table(show.as_table(overview))
     console.write(sys.stdout, show.facts(overview))
     if not (everything or overview.measured or overview.has_gpu):
-        print("For hours of one core of this machine, add --calibrate: it measures for a few seconds, once.")
+        hint = "For hours of one core of this machine, add --calibrate: it measures for a few seconds, once."
+        console.write(sys.stdout, [hint])
     if arguments.output:
-        print(arguments.output)
+        console.write(sys.stdout, [str(arguments.output)])
 
 
 def print_table(table: rich.table.Table) -> None:
@@ -123,7 +124,7 @@ def clean(arguments: argparse.Namespace) -> None:
     steps, pairs, has_more = preview(loaded, arguments.preview, arguments.examples)
     print_table(as_table(steps))
     console.write(sys.stdout, example_lines(steps, pairs, loaded.cleaning))
-    print(kept_line(steps, len(pairs), len(loaded.dataset.train), has_more))
+    console.write(sys.stdout, [kept_line(steps, len(pairs), len(loaded.dataset.train), has_more)])
 
 
 @command(
@@ -157,7 +158,7 @@ def compare(arguments: argparse.Namespace) -> None:
         with atomic(path) as file:
             file.write(text)
     rows = sum(len(of_one.rows) for of_one in results)
-    print(f"{html_path} and {markdown_path}: {rows} rows of {len(results)} experiments")
+    console.write(sys.stdout, [f"{html_path} and {markdown_path}: {rows} rows of {len(results)} experiments"])
 
 
 def pages(output: Path) -> tuple[Path, Path]:
@@ -215,7 +216,7 @@ def leaderboard(arguments: argparse.Namespace) -> None:
         with atomic(path) as file:
             file.write(text)
     runs = len({tuple(row[name] for name in board.RUN) for row in rows})
-    print(f"{arguments.output}: {len(rows)} rows of {runs} experiments")
+    console.write(sys.stdout, [f"{arguments.output}: {len(rows)} rows of {runs} experiments"])
 
 
 @command(
@@ -228,7 +229,7 @@ def verify(arguments: argparse.Namespace) -> None:
     from workflow_src.records.verify import verify as verify_results
 
     for folder in arguments.folders:
-        print(verify_results(folder), flush=True)
+        console.write(sys.stdout, [verify_results(folder)])
         check_finished(folder)
 
 

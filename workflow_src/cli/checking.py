@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from workflow_src.cli.sizes import limit_in_words, sizes
@@ -13,8 +12,9 @@ from workflow_src.cli.texts import looks_tokenised, own_parts, own_text_counts
 from workflow_src.config import Plan, costs
 from workflow_src.config.datasets import TEST
 from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.data.corpus import check_named_files, check_own_texts
 from workflow_src.data.tokenised import warning as tokenised_words
-from workflow_src.errors import MISSING, ArtifactError, ConfigError
+from workflow_src.errors import ConfigError
 from workflow_src.registry import import_plugins
 
 
@@ -43,20 +43,11 @@ def check(plan: Plan) -> Iterator[str]:
 
 
 def check_files(plan: Plan) -> None:
-    """Raises ConfigError for a missing file or program of the user's that the configuration names."""
-    dataset = plan.loaded.dataset
-    where = f", relative to {Path.cwd()}, where Snakemake would start"
-    for path in plan.own_files():
-        if not Path(path).is_file():
-            hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
-            relative = "" if Path(path).is_absolute() else where
-            fix = f"put it there, or change its path in dataset {dataset.name}{relative}"
-            raise ArtifactError(path, f"{_problem(path)}{hint}", fix)
-    files = plan.own_inputs + (list(plan.own_monolingual.items()) if plan.reads_monolingual else [])
-    for setting, path in files:
-        if not Path(path).is_file():
-            relative = "" if Path(path).is_absolute() else where
-            raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{relative}")
+    """Raises InputError for a missing file or program of the user's that the configuration names."""
+    check_own_texts(plan)
+    check_named_files(plan.own_inputs)
+    if plan.reads_monolingual:
+        check_named_files(plan.own_monolingual.items())
     for name, python in plan.config.runtime.pythons.items():
         if not shutil.which(python):
             hint = "change its path, or remove it"
@@ -103,7 +94,3 @@ def _known_sentences(plan: Plan, counts: Mapping[str, int]) -> dict[str, int]:
     if plan.monolingual_texts and all(name in counts for name in plan.monolingual_texts):
         known[MONOLINGUAL] = sum(counts[name] for name in plan.monolingual_texts)
     return known
-
-
-def _problem(path: str) -> str:
-    return "is a folder" if Path(path).is_dir() else MISSING

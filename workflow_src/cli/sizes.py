@@ -16,7 +16,7 @@ from workflow_src.config.costs import Sizes, sentence_length, sized, training_pa
 from workflow_src.config.plan import Plan
 from workflow_src.config.sizes import AUTO, max_length
 from workflow_src.data.cleaning import clean, steps_of
-from workflow_src.data.corpus import count_training_pairs, monolingual_lines
+from workflow_src.data.corpus import check_own_texts, count_training_pairs, monolingual_lines
 from workflow_src.data.drops import NOTABLE
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 from workflow_src.records.atomic import read_json
@@ -165,9 +165,10 @@ def automatic(plan: Plan) -> list[str]:
 
 
 def numbered(plan: Plan, sizes: Sizes) -> Plan:
-    """The plan with numbers in place of auto. Raises ConfigError where the number of training pairs is not known."""
+    """The plan with numbers in place of auto. Raises InputError where the number of training pairs is not known."""
     settings = automatic(plan)
     if settings and sizes.pairs is None:
+        check_own_texts(plan)
         problem = "the number of training pairs is not known before the corpus is encoded"
         raise ConfigError(settings[0], "auto", problem=problem, hint="give --pairs")
     # Warm-up, validations and saved states are auto too, and follow the updates: without such settings any corpus gives

@@ -20,7 +20,7 @@ from workflow_src.data.markup import Segment, has_source_and_references, same_se
 from workflow_src.data.rows import RawPair, folded, scored
 from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
-from workflow_src.errors import ArtifactError, ConfigError, nearest, readable
+from workflow_src.errors import MISSING, ArtifactError, ConfigError, nearest, readable
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import import_object
 from workflow_src.spec import Frozen, Generator
@@ -294,6 +294,31 @@ def monolingual_lines(plan: Plan) -> int | None:
 def _is_compressed(name: str) -> bool:
     with readable(name), open(name, "rb") as file:
         return compression(file.read(START)) is not None
+
+
+def check_own_texts(plan: Plan) -> None:
+    """Raises ArtifactError for a missing file of the user's that the dataset reads."""
+    dataset = plan.loaded.dataset
+    for path in plan.own_files():
+        if not Path(path).is_file():
+            hint = f": {dataset.folder_hint}" if dataset.folder_hint else ""
+            fix = f"put it there, or change its path in dataset {dataset.name}{_relative(path)}"
+            raise ArtifactError(path, f"{_problem(path)}{hint}", fix)
+
+
+def check_named_files(files: Iterable[tuple[str, str]]) -> None:
+    """Raises ConfigError for the first setting, of pairs of a setting and its path, whose file is missing."""
+    for setting, path in files:
+        if not Path(path).is_file():
+            raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{_relative(path)}")
+
+
+def _problem(path: str) -> str:
+    return "is a folder" if Path(path).is_dir() else MISSING
+
+
+def _relative(path: str) -> str:
+    return "" if Path(path).is_absolute() else f", relative to {Path.cwd()}, where Snakemake would start"
 
 
 def check_folder(dataset: DatasetFiles, folder: str | None) -> None:

@@ -13,7 +13,7 @@ from workflow_src.records.atomic import read_json
 from workflow_src.records.dates import contents
 from workflow_src.records.documents import JobDocument, read_document
 
-# The environment variable with the paths of the configuration files, which the workflow sets.
+# The environment variable with a list of the paths of the configuration files, which the workflow sets.
 FILES = "CONTINUUM_CONFIGURATION"
 # The environment variable with the documents of the configurations that a run began with, by experiment. Jobs on other
 # machines, which read the rules anew, inherit it.
@@ -43,8 +43,8 @@ def _begun() -> dict[str, str]:
 
 def configuration_files() -> dict[str, str | None]:
     """SHA-256 of the configuration files of this run by their path from the working directory."""
-    paths = os.environ.get(FILES, "")
-    return contents(os.path.relpath(path) for path in paths.split(os.pathsep) if path)
+    paths: list[str] = json.loads(os.environ.get(FILES, "[]"))
+    return contents(map(os.path.relpath, paths))
 
 
 def replaced_report(results: Path, files: Iterable[str | Path]) -> str:

@@ -11,15 +11,31 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from workflow_src.errors import ArtifactError
-from workflow_src.records.atomic import sha256
+from workflow_src.records.atomic import read_json, sha256
 
 # Clocks of machines that share a disk differ by less.
 TOLERANCE = 60.0
 
 
-def contents(paths: Iterable[str]) -> dict[str, str | None]:
-    """SHA-256 of files by their path; None for one that does not exist or cannot be read."""
-    return {path: _content(path, _status(path)) for path in paths}
+def contents(paths: Iterable[str], record: str | Path | None = None) -> dict[str, str | None]:
+    """SHA-256 of files by their path; None for one that does not exist or cannot be read.
+
+    A missing file has the digest that `record` has of it as an input: what was made from it stays as it is.
+    """
+    digests = {path: _content(path, _status(path)) for path in paths}
+    missing = [path for path in digests if not os.path.exists(path)]
+    if record and missing:
+        digests |= {path: digest for path, digest in _recorded_inputs(record).items() if path in missing}
+    return digests
+
+
+def _recorded_inputs(record: str | Path) -> dict[str, str]:
+    """SHA-256 of the inputs of a record by their path; none where it cannot be read."""
+    try:
+        inputs = read_json(record)["provenance"]["inputs"].values()
+        return {entry["path"]: entry["sha256"] for entry in inputs}
+    except (ArtifactError, OSError, LookupError, TypeError, AttributeError):
+        return {}
 
 
 def _status(path: str) -> tuple[int, int] | None:

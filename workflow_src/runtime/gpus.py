@@ -127,9 +127,11 @@ def visible() -> dict[str, str]:
         # As CUDA does, ignore all words after one that names no GPU.
         if not re.fullmatch(r"\d+|(GPU|MIG)-[\w/-]+", word):
             break
-        # Inside a container or a Slurm job, 0 may be another GPU than outside.
-        number = int(word) if word.isdigit() else None
-        names[word] = installed[number] if number is not None and number < len(installed) else word
+        # Inside a container or a Slurm job, 0 may be another GPU than outside. The beginning of a UUID names a GPU too.
+        places = installed[int(word) :][:1] if word.isdigit() else [uuid for uuid in installed if uuid.startswith(word)]
+        if word.isdigit() and installed and not places:
+            break
+        names[word] = places[0] if len(places) == 1 else word
     return names
 
 

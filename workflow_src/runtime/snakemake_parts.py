@@ -85,6 +85,11 @@ def runs_jobs(workflow: Any) -> bool:
     return bool(workflow.executor_plugin) and not workflow.dryrun
 
 
+def planned_rules(workflow: Any) -> set[str]:
+    """Names of the rules of which jobs will run."""
+    return {job.rule.name for job in workflow.dag.jobs if workflow.dag.needrun(job)}
+
+
 def is_main(workflow: Any) -> bool:
     """Whether this process is the user's Snakemake, not one that runs a job on another machine."""
     return bool(workflow.is_main_process)

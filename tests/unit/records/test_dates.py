@@ -1,5 +1,6 @@
 """Contents of the user's text, and files dated in the future."""
 
+import json
 import os
 import subprocess
 import time
@@ -9,6 +10,7 @@ import pytest
 from workflow_src.errors import ArtifactError
 from workflow_src.records import dates
 from workflow_src.records.atomic import sha256
+from workflow_src.records.provenance import provenance
 
 
 def dated(path, seconds):
@@ -28,6 +30,19 @@ def test_contents_follow_contents_and_not_dates(tmp_path):
     # As a copy that keeps dates may be: older than before.
     os.utime(text, times=(1, 1))
     assert dates.contents([str(text), missing])[str(text)] == sha256(text) != first[str(text)]
+
+
+def test_a_missing_file_has_the_digest_of_the_record_that_was_made_from_it(tmp_path):
+    text, other = dated(tmp_path / "a", -5), dated(tmp_path / "b", -5)
+    record, paths = tmp_path / "record.json", [str(text), str(other), str(tmp_path / "c")]
+    record.write_text(json.dumps({"provenance": provenance({}, {str(text): text, str(other): other}, {})}))
+    before = dates.contents(paths, record)
+    text.unlink()
+    other.write_text("z")
+    after = dates.contents(paths, record)
+    assert after == before | {str(other): sha256(other)} != before
+    record.write_text("{}")
+    assert dates.contents(paths, record) == after | {str(text): None}
 
 
 def test_dates_in_the_past_and_of_nearly_equal_clocks_pass(tmp_path):

@@ -176,6 +176,8 @@ def three_gpus(locks, tmp_path, monkeypatch):
         (None, {f"GPU-{c * 4}": f"GPU-{c * 4}" for c in "abc"}),
         ("2,0", {"2": "GPU-cccc", "0": "GPU-aaaa"}),
         ("GPU-bbbb", {"GPU-bbbb": "GPU-bbbb"}),
+        ("GPU-bb", {"GPU-bb": "GPU-bbbb"}),
+        ("0,7,1", {"0": "GPU-aaaa"}),
         ("1,-1,2", {"1": "GPU-bbbb"}),
         ("", {}),
         ("NoDevFiles", {}),
