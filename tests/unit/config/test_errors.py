@@ -455,6 +455,8 @@ MISTAKES = [
         {"recipe": {"dataset": {"generator": {"many": 3}}}},
         {"setting": "recipe.dataset.generator.many", "allowed": ("dev", "kinds", "seed", "test", "train")},
     ),
+    ({"recipe": {"dataset": {"generator": {"name": ["toy"]}}}}, {"setting": "recipe.dataset.generator.name"}),
+    ({"extends": "smoke", "recipe": {"limits": 100}}, {"setting": "recipe.limits", "value": 100}),
     ({"recipe": {"dataset": {"generator": {"train": -5}}}}, {"setting": "recipe.dataset.generator.train", "value": -5}),
     (
         {"recipe": {"dataset": {"languages": ["fr", "it"]}, "source": "fr", "target": "it"}},
