@@ -345,10 +345,20 @@ def _plugin(name: str) -> LoadedPlugin:
     return LoadedPlugin(plugin, name, digest(Path(module.__file__)))
 
 
+def files_of(package: Path, pattern: str = "*") -> list[Path]:
+    """Files of a package, in order; without compiled code, and what editors and tools hide beside it."""
+    files = []
+    for path in sorted(package.rglob(pattern)):
+        left_out = any(part[0] == "." or part == "__pycache__" for part in path.relative_to(package).parts)
+        if not left_out and path.is_file():
+            files.append(path)
+    return files
+
+
 def digest(init: Path) -> str:
     """SHA-256 of the files of a package by name and content, or of a single module."""
     root = init.parent if init.name == "__init__.py" else None
-    files = sorted(p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts) if root else [init]
+    files = files_of(root) if root else [init]
     total = hashlib.sha256()
     for path in files:
         total.update(f"{path.relative_to(root) if root else path.name}\0".encode())

@@ -156,7 +156,8 @@ class LossTerms:
     `count` is the number of positions whose outputs the loss scores, at least 1: target subwords, and end symbols where
     the model puts them out. Masked models score masked positions alone, refiners of latents those of the latents. It is
     the number of sentences where the loss is a mean over these.
-    Figures are means over the batch (floats or 0-d tensors). Batches computed in parts are joined by their counts.
+    Figures are means over the batch (floats or 0-d tensors), without the names of those that a training counts itself,
+    such as `loss` and `step`. Batches computed in parts are joined by their counts.
     """
 
     loss: Tensor

@@ -155,6 +155,10 @@ def test_the_digest_is_that_of_the_packages_files(plugin, tmp_path):
     plugin()
     path = tmp_path / "other_package/__init__.py"
     before = registry.digest(path)
+    for hidden in (".more.py.swp", ".ruff_cache/0", "__pycache__/more.pyc"):
+        (tmp_path / "other_package" / hidden).parent.mkdir(exist_ok=True)
+        (tmp_path / "other_package" / hidden).write_text("")
+    assert registry.digest(path) == before
     (tmp_path / "other_package/more.py").write_text("")
     assert registry.digest(path) != before
 

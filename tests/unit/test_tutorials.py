@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import reports
+import torch
 from configurations import read_configuration
 from conftest import PROJECT, dry_run
 from counted_jobs import jobs
+from miniatures import context, pairs
+from stage_server import pytest_command
 
 from workflow_src import cli, registry
 from workflow_src.cli.operations import Operations
@@ -23,6 +28,7 @@ from workflow_src.evaluation.document import Document, Section
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.report import analyses
 from workflow_src.evaluation.report.markdown import markdown
+from workflow_src.families.build import build, build_objective, build_validation
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Texts
@@ -146,6 +152,29 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
     words += ["--source", str(sources), "--reference", str(references), "--device", "cpu"]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
     assert read_json(tmp_path / "chosen.json")["chosen"]["lengthening"] in (0.0, 0.5)
+
+
+@pytest.mark.gpu
+def test_the_family_is_measured_on_a_gpu_as_on_the_cpu(parallel):
+    config = parallel[0].loaded.systems["parallel"].model
+    model = build("parallel", config, {"source": 13, "target": 11, "joint": False}).eval()
+    objective, validation = build_objective("parallel", {}), build_validation("parallel", {}, None, {})
+    computed = []
+    for device in map(torch.device, ("cpu", "cuda")):
+        batch = pairs([4, 1, 6], [3, 5, 1]).to(device)
+        with torch.no_grad():
+            loss = objective(model.to(device), batch, context()).loss
+            means = validation.measure(model, batch, torch.zeros(3, dtype=torch.int64, device=device)).means
+        computed.append({"loss": float(loss)} | {name: float(total) / count for name, (total, count) in means.items()})
+    assert computed[1] == pytest.approx(computed[0], rel=1e-5)
+
+
+def test_the_family_keeps_the_contract_of_every_family(parallel, tmp_path):
+    environment = os.environ | {"CONTINUUM_PLUGINS": "parallel_mt", "CONTINUUM_PLUGIN_PATH": str(Path.cwd())}
+    command = pytest_command(tmp_path, "-q", "--family", "parallel", "tests/test_families.py")
+    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
+    assert process.returncode == 0, process.stdout[-3000:]
+    assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 10
 
 
 @pytest.fixture(scope="module")

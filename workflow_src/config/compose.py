@@ -114,6 +114,9 @@ def _check_new_recipe(parent: dict[str, Any], merged: dict[str, Any]) -> None:
     if name is None or merged.get("name") != name:
         return
     added = {"monolingual", "distilled"} - parent.keys()
+    if not all(isinstance(recipe.get("limits") or {}, dict) for recipe in (parent, merged)):
+        # Whoever reads the recipe refuses it.
+        return
     before, after = ({**recipe, "limits": {**(recipe.get("limits") or {})}} for recipe in (parent, merged))
     if "monolingual" in added:
         after["limits"].pop("monolingual", None)

@@ -236,7 +236,7 @@ class DatasetFiles(Frozen):
         """The generator of a generated corpus. Raises ConfigError for one that is not declared."""
         declared = registry.generators()
         name = (self.generator or {}).get("name", next(iter(declared)))
-        if name not in declared:
+        if not isinstance(name, str) or name not in declared:
             raise ConfigError("generator.name", name, allowed=declared)
         return declared[name]
 

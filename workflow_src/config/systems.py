@@ -17,7 +17,7 @@ from workflow_src.config.tokenisers import bleu_tokeniser
 from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_engine, distilling_engines, distilling_search, engines, families
-from workflow_src.spec import AUTOREGRESSIVE, BASE, SCORER, Family, Frozen, parse, phrase
+from workflow_src.spec import AUTOREGRESSIVE, BASE, REFINER, SCORER, Family, Frozen, parse, phrase
 
 
 def resolve_systems(config: WorkflowConfig) -> dict[str, System]:
@@ -68,6 +68,7 @@ def _check_reference(other: Reference, family: Family, config: WorkflowConfig, w
     where = f"{where}.{other.setting}"
     if setting == "init_from":
         _check_fits(where, other, config, imported=False)
+        _check_start(where, other, family, config)
     elif setting == "data":
         # Likely pairs are chosen by scores of ids; models made elsewhere have ids of their own.
         likely = other.value.startswith(texts.LIKELY)
@@ -107,6 +108,28 @@ def _check_fits(
         problem = f"no system that {' and '.join(phrase(trait) for trait in traits if trait)}"
     names = " or ".join(_families_with(*traits, imported=imported))
     raise ConfigError(where, other.value, problem=problem, allowed=allowed, hint="" if fits else f"add one of {names}")
+
+
+def _check_start(where: str, other: Reference, family: Family, config: WorkflowConfig) -> None:
+    """Check that networks of a family have parts in common with that of a system. Raises ConfigError."""
+    fits = [name for name in _systems_with(config, imported=False) if _fits_network(config.systems[name], family)]
+    if other.system not in fits:
+        problem = f"no weights of family {config.systems[other.system].family} fit family {family.name}"
+        raise ConfigError(where, other.value, problem=problem, allowed=fits, hint="" if fits else "remove it")
+
+
+def _fits_network(system: SystemConfig, family: Family) -> bool:
+    """Whether the network of a system has parts in common with networks of a family.
+
+    Refiners have layers over latents and no words: their parts are those of refiners and of what their base may be.
+    """
+    other = families()[system.family]
+    if other.fit:
+        return False
+    if REFINER in family.traits:
+        base = family.needs.get(BASE)
+        return REFINER in other.traits or (base is not None and base.trait in other.traits)
+    return REFINER not in other.traits
 
 
 def _systems_with(config: WorkflowConfig, *traits: str | None, imported: bool = True) -> list[str]:
@@ -276,10 +299,13 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         for setting in type(system.model).model_fields:
             if setting != "dropout":
                 _check_agree(system, started, setting)
-    # Transformers of different widths have almost no tensors of equal shape. Other networks may share embeddings of one
-    # width and differ in dim.
-    elif started and all("heads" in type(model).model_fields for model in (system.model, started.model)):
-        _check_agree(system, started, "dim")
+    # Transformers of different widths have almost no tensors of equal shape, and with other heads or norms the same
+    # weights are another function. Other networks may share embeddings of one width and differ in dim.
+    elif started:
+        shared = type(system.model).model_fields.keys() & type(started.model).model_fields.keys()
+        for setting in ("dim", "heads", "norm") if "heads" in shared else ():
+            if setting in shared:
+                _check_agree(system, started, setting)
 
 
 def _check_agree(system: System, other: System, setting: str) -> None:

@@ -160,7 +160,7 @@ def delete_old(folder: Path, most: int) -> None:
 def code_digest(package: Path) -> str:
     """SHA-256 of the files of the package that graphs depend on (`CODE`), by name and content."""
     total = hashlib.sha256()
-    for path in sorted(package.rglob("*.py")):
+    for path in registry.files_of(package, "*.py"):
         name = path.relative_to(package).as_posix()
         if name.startswith(CODE):
             total.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())

@@ -47,7 +47,7 @@ class Transitions(nn.Module):
             if torch.is_grad_enabled():
                 return _Mixture.apply(query, key, gates, possible)
             # The batch of an update, at which glancing looks, is larger than those of searches.
-            mixed = _mixed_head_by_head if self.training else _mixed_probabilities
+            mixed = _mixed if self.training else _mixed_probabilities
             return mixed(query, key, gates, possible)
 
 
@@ -80,25 +80,8 @@ def _mixed(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tenso
 
 def _mixed_probabilities(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
     """`_mixed` in few operators, whose probabilities are at least the smallest number: searches need no others."""
-    return _logarithms(_shares(query, key, gates, possible), possible)
-
-
-def _mixed_head_by_head(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
-    """`_mixed_probabilities` with memory of B L², and not of B H L²."""
-    total = torch.zeros(possible.shape, dtype=query.dtype, device=query.device)
-    for head in range(query.size(1)):
-        part = slice(head, head + 1)
-        total += _shares(query[:, part], key[:, part], gates[..., part], possible)
-    return _logarithms(total, possible)
-
-
-def _shares(query: Tensor, key: Tensor, gates: Tensor, possible: Tensor) -> Tensor:
-    """Probabilities (B, L, L) of transitions by these heads alone, times their gates."""
     scores = (query @ key.transpose(-1, -2)).masked_fill(~possible[:, None], NEVER)
-    return (scores.softmax(-1) * gates.exp().transpose(1, 2)[..., None]).sum(1)
-
-
-def _logarithms(shares: Tensor, possible: Tensor) -> Tensor:
+    shares = (scores.softmax(-1) * gates.exp().transpose(1, 2)[..., None]).sum(1)
     return shares.clamp(min=torch.finfo(shares.dtype).tiny).log().masked_fill(~possible, NEVER)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.records.atomic import load_tensors
+from workflow_src.registry import families
 from workflow_src.types import Symbols
 
 # Advice for weights of other names or shapes.
@@ -74,23 +75,19 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
     """
     copied = []
     own_symbols = getattr(module, "symbols", Symbols())
-    foreign = 0 if symbols is None or symbols == own_symbols.names else len(symbols)
     with torch.no_grad():
         for name, parameter in module.named_parameters(remove_duplicate=False):
-            tensor = weights.get(name)
-            if tensor is None:
-                continue
-            if foreign and _lacks_symbols(parameter, tensor, own_symbols, foreign):
-                subwords = own_symbols.first if own_symbols.names else parameter.size(0)
-                parameter[:subwords].copy_(tensor[:subwords])
-            elif tensor.shape == parameter.shape:
-                parameter.copy_(tensor)
-            elif _lacks_symbols(parameter, tensor, own_symbols):
-                parameter[: own_symbols.first].copy_(tensor)
-            else:
-                continue
-            copied.append(name)
+            if name in weights and (parts := _agreeing(parameter, weights[name], own_symbols, symbols)):
+                own_part, part = parts
+                own_part.copy_(part)
+                copied.append(name)
     return copied
+
+
+def symbols_of(family: str | None) -> tuple[str, ...] | None:
+    """The symbols that a family adds to the vocabulary; None where it is not known."""
+    declared = families().get(family or "")
+    return declared.symbols if declared else None
 
 
 def renamed(weights: dict[str, Tensor], places: Mapping[str, tuple[str, ...]]) -> dict[str, Tensor]:
@@ -106,21 +103,43 @@ def renamed(weights: dict[str, Tensor], places: Mapping[str, tuple[str, ...]]) -
     return tensors
 
 
-def copy_places(module: nn.Module, weights: dict[str, Tensor], places: Mapping[str, tuple[str, ...]]) -> list[str]:
+def copy_places(
+    module: nn.Module,
+    weights: dict[str, Tensor],
+    places: Mapping[str, tuple[str, ...]],
+    symbols: tuple[str, ...] | None = None,
+) -> list[str]:
     """`copy_matching` of weights that are `renamed`.
 
-    Raises ConfigError where the embeddings of the target have another shape: then hardly anything would be copied.
+    Raises ConfigError where the embeddings of the target have other subwords or another width: then hardly anything
+    would be copied.
     """
     embedding = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
     own_embedding = module.get_parameter("target_embedding.weight")
-    if embedding is not None and embedding.shape != own_embedding.shape:
+    own_symbols = getattr(module, "symbols", Symbols())
+    if embedding is not None and _agreeing(own_embedding, embedding, own_symbols, symbols) is None:
         raise ConfigError(
             "init_from",
             problem=f"its weights have an embedding of {tuple(embedding.shape)}, this model's is "
             f"{tuple(own_embedding.shape)}; both need the same subwords and the same model.dim",
             hint="change it or the preset",
         )
-    return copy_matching(module, renamed(weights, places))
+    return copy_matching(module, renamed(weights, places), symbols)
+
+
+def _agreeing(
+    parameter: Tensor, tensor: Tensor, own_symbols: Symbols, symbols: tuple[str, ...] | None
+) -> tuple[Tensor, Tensor] | None:
+    """The parts of a parameter and of a tensor that `copy_matching` copies; None where their shapes do not agree."""
+    foreign = 0 if symbols is None or symbols == own_symbols.names else len(symbols)
+    if foreign and _lacks_symbols(parameter, tensor, own_symbols, foreign):
+        subwords = own_symbols.first if own_symbols.names else parameter.size(0)
+        return parameter[:subwords], tensor[:subwords]
+    if tensor.shape == parameter.shape:
+        return parameter, tensor
+    if _lacks_symbols(parameter, tensor, own_symbols):
+        return parameter[: own_symbols.first], tensor
+    return None
 
 
 def _lacks_symbols(parameter: Tensor, tensor: Tensor, symbols: Symbols, foreign: int = 0) -> bool:

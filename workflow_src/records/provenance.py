@@ -18,7 +18,7 @@ from typing import Any
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json, sha256, write_json
-from workflow_src.registry import engines, plugins
+from workflow_src.registry import engines, files_of, plugins
 
 # The folder workflow_src.
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -107,8 +107,7 @@ def code_digest() -> str:
     digest = hashlib.sha256()
     for loaded in plugins():
         digest.update(json.dumps(loaded.record(), sort_keys=True).encode() + b"\0")
-    # Editors leave hidden links beside a file that may lead nowhere.
-    for path in sorted(path for path in PACKAGE.rglob("*.py") if path.name[0] != "."):
+    for path in files_of(PACKAGE, "*.py"):
         digest.update(f"{path.relative_to(PACKAGE).as_posix()}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 

@@ -24,11 +24,12 @@ from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.subwords import Subwords
 from workflow_src.decoding.batches import search_all
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, DeclarationError
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.records.checked import Lenient, read_file
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
+from workflow_src.training.update import check_names
 from workflow_src.types import Batch, DevFigures, Hypotheses
 
 # Seed of the order of batches and of random keys.
@@ -132,9 +133,18 @@ class Dev:
 
     @torch.no_grad()
     def rehearse(self, model: nn.Module, declared: DevFigures) -> None:
-        """Measure the largest batch, and search for the longest sentences; the results are dropped."""
+        """Measure the largest batch, and search for the longest sentences; the results are dropped.
+
+        Raises DeclarationError where the criterion is not measured, and for figures that trainings count themselves.
+        """
         largest = max(self.batches(), key=lambda batch: batch.source.numel() + batch.target.numel())
-        declared.measure(model, largest, self.keys(largest))
+        measured = declared.measure(model, largest, self.keys(largest))
+        names = {*measured.means, *measured.outputs, *declared.searches}
+        names |= {name for name, both in declared.differences.items() if names.issuperset(both)}
+        check_names("the validation", names)
+        if declared.criterion not in names:
+            problem = f'has the criterion "{declared.criterion}", which is not measured'
+            raise DeclarationError("the validation", problem, f"name one of {', '.join(sorted(names))}")
         longest = sorted(self.sources(), key=len)[-BATCH:]
         for search in declared.searches.values():
             search_all(functools.partial(search, model), longest, BATCH, self.runtime.device)

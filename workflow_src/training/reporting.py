@@ -129,7 +129,7 @@ class Reporter:
             if share > 0 and name not in self._warned:
                 self._warned.add(name)
                 log.warning(
-                    "warning: %.2g %% of the %s cannot be reached: their targets are longer than what the model can "
+                    "warning: %.3g %% of the %s cannot be reached: their targets are longer than what the model can "
                     "put out for their sources; see docs/methods.md on %s",
                     100 * share,
                     pairs,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from workflow_src.config.sizes import sized_number
 from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import Pairs, collate, largest_batches
+from workflow_src.errors import DeclarationError
 from workflow_src.losses.draws import seed_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
@@ -25,6 +26,18 @@ from workflow_src.types import Objective, TrainingContext
 
 # Figures of an update by name, on the device.
 Figures = dict[str, Tensor | float]
+# Names of figures that a training counts itself: of an update, and of an entry in its history.
+OWN_FIGURES = (
+    "loss",
+    "gradient_norm",
+    "skipped",
+    "step",
+    "minutes",
+    "target_tokens",
+    "tokens_per_second",
+    "learning_rate",
+    "averaged",
+)
 SHOWN_ROWS = 20
 # Power of the polynomial schedule.
 DECAY_POWER = 0.9
@@ -70,6 +83,14 @@ class Part:
     epoch: int
     position: int
     number: int
+
+
+def check_names(where: str, figures: Iterable[str]) -> None:
+    """Raises DeclarationError for a figure of a family with the name of one that a training counts itself."""
+    for name in figures:
+        if name in OWN_FIGURES:
+            problem = f'returns a figure "{name}", and trainings count {", ".join(OWN_FIGURES)} themselves'
+            raise DeclarationError(where, problem, "rename it")
 
 
 def describe(parts: list[Part]) -> str:
@@ -171,6 +192,7 @@ class Updater:
         context = TrainingContext(step, task.max_steps, seed_of(task.seed, step), task.frozen, task.roles)
         with task.runtime.autocast():
             terms = task.objective(task.model, batch, context)
+        check_names("the objective", terms.figures)
         (terms.loss * terms.count).backward()
         return terms.count, {"loss": terms.loss.detach(), **terms.figures}
 

@@ -226,8 +226,8 @@ MISTAKES = [
         {"setting": "systems", "problem": "a circle, teacher -> teacher"},
     ),
     (
-        {"systems": {"lvm": {"init_from": "energy"}, "energy": {"base": "lvm"}}},
-        {"setting": "systems", "problem": "a circle, lvm -> energy -> lvm"},
+        {"systems": {"lvm": {"init_from": "ctc"}, "ctc": {"init_from": "lvm"}}},
+        {"setting": "systems", "problem": "a circle, lvm -> ctc -> lvm"},
     ),
     (
         {"systems": {"score": {"model": {"latent_dim": 4}}}},
@@ -420,6 +420,27 @@ MISTAKES = [
         {"setting": "systems.lvm.model.dim", "value": 64, "allowed": ("32",)},
     ),
     (
+        {"systems": {"lvm": {"init_from": "teacher", "model": {"heads": 4}}}},
+        {"setting": "systems.lvm.model.heads", "value": 4, "allowed": ("2",)},
+    ),
+    (
+        {"systems": {"lvm": {"init_from": "teacher", "model": {"norm": "post"}}}},
+        {"setting": "systems.lvm.model.norm", "value": "post", "allowed": ("pre",)},
+    ),
+    # Systems that have no weights for the network.
+    (
+        {"systems": {"lm": {"family": "ngram", "preset": "miniature"}, "ctc": {"init_from": "lm"}}},
+        {"setting": "systems.ctc.init_from", "value": "lm", "allowed": ("ctc", "lvm", "teacher")},
+    ),
+    (
+        {"systems": {"ctc": {"init_from": "score"}}},
+        {"setting": "systems.ctc.init_from", "value": "score", "allowed": ("ctc", "lvm", "teacher")},
+    ),
+    (
+        {"systems": {"score": {"init_from": "teacher"}}},
+        {"setting": "systems.score.init_from", "value": "teacher", "allowed": ("ctc", "energy", "lvm", "score")},
+    ),
+    (
         {"systems": {"lvm": {"initial_weights": "{mine}.safetensors"}}},
         {"setting": "systems.lvm.initial_weights", "value": "{mine}.safetensors"},
     ),
@@ -434,6 +455,8 @@ MISTAKES = [
         {"recipe": {"dataset": {"generator": {"many": 3}}}},
         {"setting": "recipe.dataset.generator.many", "allowed": ("dev", "kinds", "seed", "test", "train")},
     ),
+    ({"recipe": {"dataset": {"generator": {"name": ["toy"]}}}}, {"setting": "recipe.dataset.generator.name"}),
+    ({"extends": "smoke", "recipe": {"limits": 100}}, {"setting": "recipe.limits", "value": 100}),
     ({"recipe": {"dataset": {"generator": {"train": -5}}}}, {"setting": "recipe.dataset.generator.train", "value": -5}),
     (
         {"recipe": {"dataset": {"languages": ["fr", "it"]}, "source": "fr", "target": "it"}},

@@ -81,7 +81,7 @@ def test_transitions_that_float32_cannot_hold_have_finite_logarithms_and_gradien
     assert logarithms[possible].min() < -200 and torch.isfinite(logarithms).all()
     # Searches need not tell apart what is this improbable.
     with torch.no_grad():
-        searched = transitions(hidden * 4, MASK)
+        searched = transitions.eval()(hidden * 4, MASK)
     lowest = math.log(torch.finfo(torch.float32).tiny)
     assert torch.allclose(searched[possible], logarithms[possible].clamp(min=lowest), rtol=1e-4, atol=1e-4)
     assert (searched[~possible] == NEVER).all()

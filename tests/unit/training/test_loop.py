@@ -8,13 +8,14 @@ import time
 import pytest
 import torch
 from killed import Killed, killed_after
+from refusals import fields_of
 
 from workflow_src.config.training import TrainingConfig
 from workflow_src.data import encoded
 from workflow_src.data.batching import collate, epoch_batches
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture
-from workflow_src.errors import ArtifactError
+from workflow_src.errors import ArtifactError, DeclarationError
 from workflow_src.families.build import build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.training import loop, reporting, state
@@ -359,6 +360,26 @@ def test_history_has_means_since_the_validation_before(make_trainer):
     for entry, (start, end) in zip(history, [(0, 5), (5, 10), (10, 12)], strict=True):
         assert entry["loss"] == pytest.approx(sum(losses[start:end]) / (end - start), rel=1e-6)
         assert entry["learning_rate"] == pytest.approx(learning_rate(trainer.task.config, end - 1))
+
+
+def test_a_figure_of_an_objective_replaces_none_of_the_training(make_trainer):
+    settings = {"max_steps": 2, "validate_every": 1, "keep": "average", "average_last": 2}
+    history = make_trainer("transformer", **settings).run().history
+    # Those of an average have none of updates.
+    own_figures = {*history[0], *history[-1]} - {"nll", "dev"}
+    assert {"loss", "skipped", "learning_rate", "averaged"} <= own_figures
+    for name in sorted(own_figures):
+
+        def wrap(objective, name=name):
+            def with_figure(*arguments):
+                terms = objective(*arguments)
+                return dataclasses.replace(terms, figures={**terms.figures, name: 0.5})
+
+            return with_figure
+
+        with pytest.raises(DeclarationError) as refused:
+            make_trainer("transformer", wrap=wrap, **settings).run()
+        assert fields_of(refused.value, {"mentions": (name,)}) == {"mentions": (name,)}
 
 
 def test_the_time_left_follows_from_the_pace_of_now(make_trainer, caplog):

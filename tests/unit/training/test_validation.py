@@ -7,6 +7,7 @@ import pytest
 import sacrebleu
 import torch
 from miniatures import decode
+from refusals import fields_of
 
 import workflow_src.families.autoregressive as transformer
 import workflow_src.families.lvm.validation as lvm
@@ -17,6 +18,7 @@ from workflow_src.data.lines import read_lines
 from workflow_src.data.subwords import learn
 from workflow_src.decoding.refinement import delta_step
 from workflow_src.decoding.search import searching
+from workflow_src.errors import DeclarationError
 from workflow_src.families import refiners
 from workflow_src.families.build import build
 from workflow_src.families.lvm.model import LatentVariableModel
@@ -81,6 +83,29 @@ def test_the_rehearsal_computes_the_largest_shapes_of_a_validation(dev, tiny, ti
         sizes.clear()
     validation.rehearse(model)
     assert {name: max(sizes) for name, sizes in shapes.items()} == largest
+
+
+@pytest.mark.parametrize(
+    ("criterion", "means", "differences", "mentions"),
+    [
+        ("dev_blue", ("dev_loss",), {}, ("dev_blue", "dev_bleu", "dev_loss")),
+        ("dev_gain", ("dev_loss",), {"dev_gain": ("dev_bleu", "dev_los")}, ("dev_gain", "dev_bleu, dev_loss")),
+        ("dev_bleu", ("step",), {}, ("step", "learning_rate")),
+    ],
+)
+def test_figures_that_a_family_declares_wrongly_are_refused_before_training(
+    dev, tiny, tiny_settings, criterion, means, differences, mentions
+):
+    def measure(_model, batch, _keys):
+        return Measured(dict.fromkeys(means, (1.0, 1)))
+
+    def search(_model, source):
+        return Hypotheses([[] for _ in source], [0.0] * len(source))
+
+    validation = dev.validation(DevFigures(measure, {"dev_bleu": search}, criterion, differences=differences))
+    with pytest.raises(DeclarationError) as refused:
+        validation.rehearse(untrained("transformer", tiny, tiny_settings))
+    assert fields_of(refused.value, {"mentions": mentions}) == {"mentions": mentions}
 
 
 def test_bleu_of_the_references_themselves_is_100(dev, tiny):

@@ -15,9 +15,8 @@ from workflow_src.families.inat import InatConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import LengthHead
 from workflow_src.nn.models import EncoderDecoder, IterativeModel
-from workflow_src.nn.weights import copy_matching
+from workflow_src.nn.weights import copy_matching, symbols_of
 from workflow_src.nn.widths import beside, places
-from workflow_src.registry import families
 from workflow_src.types import EOS
 
 
@@ -71,6 +70,4 @@ def start(
     if tensors is None:
         return None
     refiner = {name.replace("decoder.", "refiner.", 1): x for name, x in tensors.items() if name.startswith("decoder.")}
-    declared = families().get(family or "")
-    symbols = declared.symbols if declared else None
-    return copy_matching(model, refiner | tensors, symbols)
+    return copy_matching(model, refiner | tensors, symbols_of(family))

@@ -19,7 +19,7 @@ from workflow_src.families.lanmt import LanmtConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
 from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
-from workflow_src.nn.weights import copy_places
+from workflow_src.nn.weights import copy_places, symbols_of
 from workflow_src.nn.widths import beside, places
 from workflow_src.types import EOS, PAD, wide, with_end
 
@@ -101,4 +101,4 @@ def start(
     """
     if tensors is None:
         return None
-    return copy_places(model, tensors, PLACES if family == "transformer" else {})
+    return copy_places(model, tensors, PLACES if family == "transformer" else {}, symbols_of(family))

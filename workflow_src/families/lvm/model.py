@@ -14,7 +14,7 @@ from workflow_src.nn.gaussian import GaussianHead
 from workflow_src.nn.layers import Memory, Stack, attention_bias, check_length, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LengthChoice, LengthHead
 from workflow_src.nn.models import EncoderDecoder, LatentModel
-from workflow_src.nn.weights import copy_places
+from workflow_src.nn.weights import copy_places, symbols_of
 from workflow_src.nn.widths import places
 from workflow_src.types import EOS, PAD, Batch, wide, with_end
 
@@ -114,4 +114,4 @@ def start(
     """
     if tensors is None:
         return None
-    return copy_places(model, tensors, PLACES if family == "transformer" else {})
+    return copy_places(model, tensors, PLACES if family == "transformer" else {}, symbols_of(family))

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from miniatures import decode, lvm, one, padded, pairs, transformer
+from miniatures import decode, lvm, nat, one, padded, pairs, transformer
 from refusals import fields_of
 
 from workflow_src.errors import ConfigError
@@ -105,6 +105,24 @@ def test_start_from_a_latent_variable_model_takes_everything():
     copied = start(model, weights_of(other), "lvm", None)
     assert set(copied) == set(weights_of(model))
     assert all(torch.equal(t, weights_of(other)[n]) for n, t in weights_of(model).items())
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_start_from_a_family_with_symbols_takes_the_rows_of_the_subwords(joint):
+    """The last row of its embedding is that of a blank."""
+    other = nat(12 if joint else 13, 12, joint, seed=1)
+    model = lvm(11 if joint else 13, 11, joint, seed=2)
+    weights = weights_of(other)
+    copied = start(model, weights, "nat", None)
+    embedding = "source_embedding.weight" if joint else "target_embedding.weight"
+    assert {embedding, "output_bias", "encoder.norm.weight"} <= set(copied)
+    for name in (embedding, "output_bias"):
+        assert torch.equal(weights_of(model)[name], weights[name][:11]), name
+    # Other subwords, and another width.
+    for wrong in ({"target_size": 13}, {"dim": 8}):
+        with pytest.raises(ConfigError) as refused:
+            start(model, weights_of(nat(**wrong)), "nat", None)
+        assert refused.value.setting == "init_from"
 
 
 def test_heads_start_small():
