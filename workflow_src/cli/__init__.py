@@ -135,7 +135,7 @@ def clean(arguments: argparse.Namespace) -> None:
         "--output",
         type=console.user_path,
         default=Path("results/comparison.html"),
-        help="the page; the same as Markdown is written beside it",
+        help="the page (default results/comparison.html); the same as Markdown is written beside it",
     ),
     argument(
         "--remove-repetitions",
@@ -185,7 +185,12 @@ def pages(output: Path) -> tuple[Path, Path]:
         help="finished experiments (names or folders), or CSV files of this command; of an "
         "experiment that comes twice, the last counts",
     ),
-    argument("--output", type=console.user_path, default=Path("results/leaderboard.csv"), help="the CSV file"),
+    argument(
+        "--output",
+        type=console.user_path,
+        default=Path("results/leaderboard.csv"),
+        help="the CSV file (default results/leaderboard.csv)",
+    ),
     argument(
         "--pages",
         type=console.user_path,

@@ -36,7 +36,9 @@ def parser() -> argparse.ArgumentParser:
     main.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
     commands = main.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # The command has a parser of its own, whose options depend on the bundle.
-    commands.add_parser("translate", help="translate standard input with a trained system", add_help=False)
+    commands.add_parser(
+        "translate", help="translate standard input, files or folders with a trained system", add_help=False
+    )
     for name, (run, description, arguments) in COMMANDS.items():
         command_parser = commands.add_parser(name, help=description)
         for entry in arguments:

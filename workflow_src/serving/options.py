@@ -159,7 +159,7 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         default="text",
         help="jsonl: a line of JSON for each line, with score, hypotheses, and where subwords come from",
     )
-    parser.add_argument("--batch", type=_number, default=64, help="sentences translated together")
+    parser.add_argument("--batch", type=_number, default=64, help="sentences translated together (default 64)")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(
         "--precision",
@@ -167,7 +167,7 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         choices=("auto", "float32", "bfloat16", "int8", "float16"),
         help="int8 and float16 are for folders of other engines; default: auto",
     )
-    parser.add_argument("--threads", type=_number, help="CPU threads")
+    parser.add_argument("--threads", type=_number, help="CPU threads (default: as many as PyTorch takes)")
     parser.add_argument("--engine", default="auto", help="auto, eager, fast or fast-int8; see docs/inference.md")
     parser.add_argument(
         "--input",

@@ -55,7 +55,7 @@ class VerifiedSettings(SearchSettings):
         description="words of a draft whose log-probability is at most this far below the best are accepted",
     )
     top: Annotated[int, Option(tune=(2, 3, 5), part="-top{}", only_with="tolerance")] = Field(
-        5, ge=1, description="and which are among so many best words"
+        5, ge=1, description="with a tolerance, accept only words among so many best"
     )
     block: Annotated[int, Option(part="-block{}", passes=True)] = Field(
         8, ge=1, description="words of a draft that a pass checks"
