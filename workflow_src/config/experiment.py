@@ -188,7 +188,8 @@ def setting_words(value: Any) -> str:
     """The value of a setting as tables and YAML write it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    # All digits that a float keeps, and 2 for 2.0.
+    return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
 def with_text_keys(content: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from workflow_src.config.experiment import setting_words
 from workflow_src.spec import Search, SearchSettings
 
 
@@ -21,7 +22,7 @@ def _setting(name: str, value: Any) -> str:
         return name
     if value is None or value is False:
         return f"no {name}"
-    return f"{name} {value:g}" if isinstance(value, (int, float)) else f"{name} {value}"
+    return f"{name} {setting_words(value)}"
 
 
 def differing(entry: Mapping[str, Any], entries: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:

@@ -257,12 +257,19 @@ def translate_command(
     modules = [plugin.module for plugin in description.plugins] + [owner.module for owner in asked if owner]
     if modules:
         words += ["--plugins", *dict.fromkeys(modules)]
-    device, precision, engine = placement(decode.engine, decode.compute_type, device, precision)
+    words += place_words(decode.engine, decode.compute_type, device, precision)
+    return shlex.join(["continuum", "translate", "--bundle", folder, *words])
+
+
+def place_words(
+    engine: str | None, compute_type: str | None, device: str = "auto", precision: str = "auto"
+) -> list[str]:
+    """The options of `continuum translate` that compute as a decode of this engine and compute type does."""
+    device, precision, mode = placement(engine, compute_type, device, precision)
     # CPUs compute in float32 by default.
     precision = "auto" if (device, precision) == ("cpu", "float32") else precision
-    places = {"--device": device, "--precision": precision, "--engine": engine}
-    words += [word for name, value in places.items() if value != "auto" for word in (name, value)]
-    return shlex.join(["continuum", "translate", "--bundle", folder, *words])
+    places = {"--device": device, "--precision": precision, "--engine": mode}
+    return [word for name, value in places.items() if value != "auto" for word in (name, value)]
 
 
 def option_words(name: str, value: Any) -> list[str]:

@@ -83,6 +83,9 @@ def test_settings_say_it_once():
     assert settings(steps=3, stop_unchanged=True).name_parts() == "-3-still"
     # Names of rows show the setting.
     assert words({"stop_unchanged": True, "length_quantile": 0.6}) == "stop unchanged, length quantile 0.6"
+    assert (
+        words({"samples": 1234567, "weight": 0.1234567, "bonus": 3.0}) == "samples 1234567, weight 0.1234567, bonus 3"
+    )
     off = {"stop_unchanged": False, "stop_threshold": None}
     assert (
         words(off) == "no stop unchanged, no stop threshold" and words(off, False) == "stop unchanged, stop threshold"

@@ -23,9 +23,8 @@ from workflow_src.evaluation.report import markdown
 from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
 from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means
-from workflow_src.registry import engines, families, main_metric, searches
-from workflow_src.serving.folders import placement
-from workflow_src.serving.options import option, option_words
+from workflow_src.registry import default_engine, engines, families, main_metric, searches
+from workflow_src.serving.options import option, option_words, place_words
 from workflow_src.spec import Search, SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
@@ -234,7 +233,6 @@ def command(entry: Entry, candidates: Iterable[Entry]) -> str:
         return ""
     kind = type(settings)
     library, _, compute_type = row["engine"].partition("-")
-    _, precision, mode = placement(library if compute_type else None, compute_type or None)
     exports = engines()[library].exports if library in engines() else None
     words = ["--bundle", f"{exports or 'bundles'}/{row['system']}/seed-{row['seed']}", "--search", row["search"]]
     roles, values = kind.roles(), settings.model_dump()
@@ -251,8 +249,9 @@ def command(entry: Entry, candidates: Iterable[Entry]) -> str:
             continue
         is_system = name in roles and value is not None
         words += [option(name), f"bundles/{value}/seed-{row['seed']}"] if is_system else option_words(name, value)
-    words += ["--precision", precision] if exports and precision != "auto" else []
-    words += ["--engine", mode] if mode not in ("auto", "eager") else []
+    # Where quality was measured with PyTorch, any engine serves.
+    if library in engines() and library != default_engine().name:
+        words += place_words(library, compute_type or None)
     return shlex.join(words)
 
 

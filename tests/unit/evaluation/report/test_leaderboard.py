@@ -315,6 +315,21 @@ def test_a_command_leaves_nothing_to_the_defaults_of_its_bundle():
         assert [read[name] for name in with_effect] == [values[name] for name in with_effect]
 
 
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ("eager", ""),
+        ("cuda_graphs-float32", "--device cuda --precision float32 --engine fast"),
+        ("cuda_graphs-bfloat16", "--device cuda --precision bfloat16 --engine fast"),
+        ("onnxruntime-int8", "--device cpu --engine fast-int8"),
+        ("ctranslate2-int8", "--device cpu --precision int8"),
+    ],
+)
+def test_a_command_computes_as_its_row_did(engine, options):
+    (entry,) = leaderboard_tables.entries(board_rows([row("a", "transformer", "greedy", 45.0) | {"engine": engine}]))
+    assert leaderboard_tables.command(entry, [entry]).endswith(f"--search greedy {options}".rstrip())
+
+
 def test_settings_of_any_kind_come_back_from_their_cell(tmp_path):
     """Among them null in place of a default, numbers with many digits, and names that YAML takes for something else."""
     settings = {"beam": 20, "beam_threshold": None, "lm_weight": 0.1234567, "language_model": "on", "rescorer": "2024"}
