@@ -53,9 +53,14 @@ class Model(nn.Module):
 
     def read_symbols(self, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
         """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and, if `scored`, their mean log-probability
-        (B,), else 0."""
-        outputs = self.output(logits.argmax(-1), mask)
-        return outputs, mean_gains(logits, mask) if scored else wide(logits.new_zeros(logits.size(0)))
+        (B,), else 0. Both kinds of scores are NaN where logits are."""
+        symbols = logits.argmax(-1)
+        outputs = self.output(symbols, mask)
+        if scored:
+            return outputs, mean_gains(logits, mask)
+        # Whoever translates must notice latents that left the range of numbers.
+        best = logits.gather(-1, symbols[..., None]).squeeze(-1)
+        return outputs, wide(torch.where(mask, 0 * best, 0).sum(-1))
 
 
 class EncoderDecoder(Model):

@@ -23,13 +23,14 @@ OVERFLOWS = {
 }
 
 
+@pytest.mark.parametrize("scored", [True, False])
 @pytest.mark.parametrize("name", OVERFLOWS)
-def test_scores_that_are_no_finite_numbers_are_refused(name):
+def test_scores_that_are_no_finite_numbers_are_refused(name, scored):
     networks, setting, huge = OVERFLOWS[name]
     declared, session, networks = searches()[name].settings, EagerSession("cpu"), networks()
     fields = {"steps": 2} if name == "score" else {}
-    assert translated(session, SOURCES, declared(**fields), True, networks).tokens
+    assert translated(session, SOURCES, declared(**fields), scored, networks).tokens
     with pytest.raises(InputError) as refused:
-        translated(session, SOURCES, declared(**fields, **{setting: huge}), True, networks)
+        translated(session, SOURCES, declared(**fields, **{setting: huge}), scored, networks)
     expected = {"subject": f"search {name}", "fix": "use smaller values"}
     assert fields_of(refused.value, expected) == expected
