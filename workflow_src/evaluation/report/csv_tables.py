@@ -32,40 +32,43 @@ def as_csv(table: pd.DataFrame) -> str:
 
 
 def as_table(cells: Any, types: Mapping[str, str]) -> pd.DataFrame:
-    """A list of entries by column, or columns by name, as a table with columns of these types."""
+    """A list of entries by column, or columns by name, as a table with columns of these types.
+
+    Its index has the line of each entry in a file that `as_csv` writes.
+    """
     table = pd.DataFrame(cells, columns=list(types), dtype=object)
+    table.index += 2
     texts = [column for column, kind in types.items() if kind == TEXT]
     table[texts] = table[texts].fillna("")
     return table.astype(types)
 
 
 def read_csv(path: Path, types: Mapping[str, str], advice: str, optional: Sequence[str] = ()) -> pd.DataFrame:
-    """A table from its file; columns that are `optional` may be missing.
+    """A table from its file; columns that are `optional` may be missing. Its index has the line of each entry.
 
     Raises ArtifactError where the file is missing or damaged, or has other columns; `advice` ends the sentence.
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = [line for line in csv.reader(file, strict=True) if line]
+            reader = csv.reader(file, strict=True)
+            # Records may have blank lines between them, and line breaks in their cells.
+            records = [(reader.line_num, cells) for cells in reader if cells]
     except (OSError, ValueError, csv.Error) as failure:
         raise ArtifactError(path, f"cannot be read as a table: {failure}", advice) from failure
-    heads, lines = rows[0] if rows else [], rows[1:]
+    (_, heads), *rows = records or [(0, [])]
     expected = [column for column in types if column in heads or column not in optional]
     if heads != expected:
         differing = sorted({*heads} ^ {*expected}) or ["their order"]
         raise ArtifactError(path, f"has other columns than expected ({', '.join(differing)})", advice)
-    for number, line in enumerate(lines, 2):
-        if len(line) != len(heads):
-            raise ArtifactError(path, f"has not {len(heads)} cells", advice, line=number)
-    columns = dict(zip(heads, zip(*lines, strict=True), strict=True)) if lines else {}
-    return as_table({name: _values(path, name, cells, types[name], advice) for name, cells in columns.items()}, types)
-
-
-def _values(path: Path, column: str, cells: Sequence[str], kind: str, advice: str) -> list[Any]:
-    values = []
-    for number, text in enumerate(cells, 2):
-        try:
-            values.append(CELLS[kind](text) if text else None)
-        except (ValueError, KeyError):
-            raise ArtifactError(path, f"has {short_repr(text)} as {column}", advice, line=number) from None
-    return values
+    entries = []
+    for line, cells in rows:
+        if len(cells) != len(heads):
+            raise ArtifactError(path, f"has not {len(heads)} cells", advice, line=line)
+        entry = {}
+        for column, text in zip(heads, cells, strict=True):
+            try:
+                entry[column] = CELLS[types[column]](text) if text else None
+            except (ValueError, KeyError):
+                raise ArtifactError(path, f"has {short_repr(text)} as {column}", advice, line=line) from None
+        entries.append(entry)
+    return as_table(entries, types).set_axis([line for line, _ in rows])

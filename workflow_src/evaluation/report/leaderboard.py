@@ -114,13 +114,13 @@ def read(path: str | Path) -> list[dict[str, str]]:
         return rows_of(read_results(path))
     table = read_csv(path, dict.fromkeys(COLUMNS, TEXT), ADVICE, optional=(ON_DEV,))
     rows: list[dict[str, str]] = table.to_dict("records")
-    for number, row in enumerate(rows, 2):
+    for line, row in zip(table.index, rows, strict=True):
         if not _is_object(row["settings"]):
             problem = f"has {short_repr(row['settings'])} as settings"
-            raise ArtifactError(path, problem, "write a JSON object", line=number)
+            raise ArtifactError(path, problem, "write a JSON object", line=line)
         for name in NUMBERS:
             if not _is_number(row[name]) and (row[name] or name == main_metric().name):
-                raise ArtifactError(path, f"has {row[name] or 'nothing'} as {name}", "write a number", line=number)
+                raise ArtifactError(path, f"has {row[name] or 'nothing'} as {name}", "write a number", line=line)
     return rows
 
 

@@ -202,7 +202,7 @@ class Results:
             if np.any(wrong):
                 number = int(np.argmax(np.asarray(wrong)))
                 line = ", ".join(str(value) for value in figures.iloc[number] if not pd.isna(value) and value != "")
-                raise ArtifactError(path, f"{problem} ({line})", AGAIN, line=number + 2)
+                raise ArtifactError(path, f"{problem} ({line})", AGAIN, line=int(figures.index[number]))
         if self.rows.duplicated(KEY).any():
             raise ArtifactError(folder / "rows.csv", "has a row twice", AGAIN)
 

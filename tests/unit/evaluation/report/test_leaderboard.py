@@ -365,6 +365,17 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
         leaderboard.read(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("column, cell", [("settings", "beam"), ("bleu", "high"), ("latency_ms", "fast")])
+def test_a_wrong_cell_is_named_by_its_line_in_the_file(tmp_path, column, cell):
+    """After a blank line, and a cell of two lines."""
+    first, second = board_rows([row("a", "transformer", "greedy", 45.0), row("b", "transformer", "greedy", 46.0)])
+    path = tmp_path / "board.csv"
+    text = leaderboard.csv_text([first | {"hardware": "CPU\n4 cores"}, second | {column: cell}])
+    path.write_text(text.replace("\n", "\n\n", 1))
+    with pytest.raises(ArtifactError, match=rf"line 5, .*{cell}"):
+        leaderboard.read(path)
+
+
 @pytest.fixture(scope="module")
 def entries():
     return leaderboard_tables.entries(leaderboard.read(BOARD))

@@ -73,6 +73,8 @@ def test_names_that_look_like_missing_values_are_names(tmp_path):
         ("bleu,30.0,", "bleu,high,", ("'high' as value", "line 2")),
         ("delta-2,1,", "delta-2,one,", ("'one' as seed",)),
         (",,\n", ",\n", ("cells",)),
+        ("\ntest,lvm,delta-2,1,none,bleu,30.0,", "\n\ntest,lvm,delta-2,1,none,bleu,130.0,", ("bounds", "line 3")),
+        ("\ntest,lvm,delta-2,1,none,bleu,30.0,", "\n\ntest,lvm,delta-2,1,none,bleu,high,", ("as value", "line 3")),
         ("30.0,29.0,31.0", "30.0,31.0,29.0", ("low above high",)),
         (",0.25,", ",1.25,", ("p-value",)),
         ("delta-2,1,none,bleu", "delta-2,2,none,bleu", ("rows.csv lacks",)),
@@ -159,7 +161,7 @@ def test_rows_say_what_dev_chose_and_the_steps_that_stopping_left():
     manifest = reports.manifest({key: DECODES[key]}, picked={key: [{"stop_threshold": 0.4}]})
     measured = results.build(manifest, qualities(manifest, mean_steps=1.25))
     assert figures(measured, "mean_steps") == {("lvm", "", "mean_steps"): 1.25}
-    assert json.loads(measured.rows["chosen"][0]) == {"stop_threshold": 0.4}
+    assert json.loads(measured.rows["chosen"].iloc[0]) == {"stop_threshold": 0.4}
     # Greedy search has no steps.
     plain = results.build(MANIFEST, qualities(mean_steps=2.0))
     assert figures(plain, "mean_steps") == {("lvm", "", "mean_steps"): 2.0} and set(plain.rows["chosen"]) == {""}
