@@ -16,7 +16,6 @@ from workflow_src.evaluation.report import tables
 from workflow_src.evaluation.report.csv_tables import as_table
 from workflow_src.evaluation.report.evidence import Evidence
 from workflow_src.evaluation.report.results import COLUMNS, FROM_CONTROL, Record, Results
-from workflow_src.evaluation.report.trained import TrainedSystem
 from workflow_src.evaluation.speed.measured import MeasuredProtocol, Measurement, Speed, StepCosts, TimedRow
 from workflow_src.registry import default_metrics, metrics, used_modules
 from workflow_src.serving import bundle
@@ -293,8 +292,3 @@ def speed(*rows: TimedRow, protocols: tuple[Measurement, ...] = (), costs=None, 
     conditions = MeasuredProtocol.model_validate(PROTOCOL | protocol)
     own = Measurement(rows=rows, protocol=conditions, step_costs=of_steps)
     return Speed(protocols=protocols or (own,), provenance={})
-
-
-def trained(name: str, seed: int = 1, **figures) -> TrainedSystem:
-    """A trained system, of which only `figures` are known."""
-    return TrainedSystem(name, seed, "distilled-by-teacher", **figures)

@@ -96,7 +96,7 @@ def draw(material: Material, table: list[Group], curves: list[Group]) -> dict[st
     `table` has the groups of the main table, `curves` those of the curves of refinement.
     """
     drawn = {
-        "learning_curves": figures_learning.learning_curves(material.logs),
+        "learning_curves": figures_learning.learning_curves(material.trainings),
         "quality_speed": figures_quality.quality_speed(table),
         "time_by_length": figures_speed.time_by_length(material.speed, material.manifest),
         "refinement": figures.refinement(curves),
@@ -124,7 +124,7 @@ def run(inputs: Inputs) -> str:
     measured = results.build(
         manifest,
         material.qualities,
-        material.systems,
+        material.trainings,
         material.speed,
         material.significance,
         material.analyses.values(),

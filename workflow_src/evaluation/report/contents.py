@@ -109,7 +109,8 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     source, target = page.language(manifest.source), page.language(manifest.target)
     experiment = manifest.plan.experiment
     facts_shown = summary.summary(contents.table, contents.proof)
-    points = corpus.warnings(material.corpus, material.encoded, material.unread, manifest.test_sets)
+    unread = {training.system.name: training.config.without_positions for training in material.trainings}
+    points = corpus.warnings(material.corpus, material.encoded, unread, manifest.test_sets)
     description = manifest.plan.config.description
     head: list[Block] = []
     if facts_shown or points or description:
@@ -298,7 +299,6 @@ def refinement(contents: Contents) -> list[Block]:
 
 def learning(contents: Contents) -> list[Block]:
     """Learning curves."""
-    logs = contents.material.logs
     notes = {
         "dev_bleu": ("BLEU on dev", "Computed on the first dev sentences, as many as the setting dev_sentences says."),
         "dev_bleu_posterior": (
@@ -307,7 +307,8 @@ def learning(contents: Contents) -> list[Block]:
             "which sees the reference.",
         ),
     }
-    drawn = dict(note for key, note in notes.items() if any(log.has_curve(key) for log in logs))
+    trainings = contents.material.trainings
+    drawn = dict(note for key, note in notes.items() if any(each.has_curve(key) for each in trainings))
     caption = Caption("Learning curves over updates, at every validation.", drawn)
     return contents.picture("learning_curves", caption, "Learning curves")
 
@@ -316,6 +317,7 @@ def provenance(contents: Contents) -> list[Block]:
     """Facts, systems, and the corpus."""
     manifest, material = contents.manifest, contents.material
     outcomes = corpus.placeholder_outcomes(manifest.rows, material.qualities, contents.split)
+    mixtures = {each.system.name: each.config.texts for each in material.trainings if each.config.texts}
     codes = (manifest.source, manifest.target)
     sums: list[list[str | Cell]] = [
         [name, Cell(digest, code=True)] for name, digest in sorted((material.sums or {}).items())
@@ -323,8 +325,8 @@ def provenance(contents: Contents) -> list[Block]:
     notes = manifest.report.notes
     return [
         Table([], facts(contents), look="plain facts", left=2),
-        *_below("Systems", [trained.table(material.systems)] if material.systems else []),
-        *corpus.blocks(material.corpus, material.monolingual, material.encoded, material.mixtures, outcomes, codes),
+        *_below("Systems", [trained.table(material.trainings)] if material.trainings else []),
+        *corpus.blocks(material.corpus, material.monolingual, material.encoded, mixtures, outcomes, codes),
         *([Fold("SHA-256 of the texts", [Table([], sums, left=2)])] if sums else []),
         *_below("Notes", [Paragraph.of(notes)] if notes else []),
     ]

@@ -17,7 +17,7 @@ from workflow_src.evaluation.quality.choosing import AGAIN as AGAIN_CHOSEN
 from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.quality.computed import is_figure
 from workflow_src.evaluation.quality.variants import VARIANTS, Quality
-from workflow_src.evaluation.report import analyses, figures_learning, progress
+from workflow_src.evaluation.report import analyses, progress
 from workflow_src.evaluation.report.files import (
     Choice,
     CorpusSummary,
@@ -27,7 +27,7 @@ from workflow_src.evaluation.report.files import (
     TrainingSummary,
     read_significance,
 )
-from workflow_src.evaluation.report.trained import TrainedSystem, describe_system
+from workflow_src.evaluation.report.trained import Training
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import checked, read_file
@@ -74,21 +74,14 @@ def signatures(quality: Quality, metrics: Iterable[Metric]) -> dict[str, str]:
     return {m.title: str(scores[f"{m.name}_signature"]) for m in metrics if f"{m.name}_signature" in scores}
 
 
-def read_systems(
-    manifest: Manifest,
-) -> tuple[list[figures_learning.Log], list[TrainedSystem], dict[str, dict[str, dict[str, float]]], dict[str, int]]:
-    """Training logs for the curves, descriptions of the trained systems, and by system counts of texts of mixtures and
-    of pairs that it has no positions for."""
-    logs, systems, mixtures, unread = [], [], {}, {}
+def read_trainings(manifest: Manifest) -> list[Training]:
+    """The trainings of all systems and seeds."""
+    trainings = []
     for name, seed in manifest.training:
         system, paths = manifest.plan.system(name), manifest.plan.training_files(name, seed)
-        config, history = read_file(TrainingSummary, paths["config"]), read_log(Path(paths["log"]))
-        logs.append(figures_learning.Log(system, seed, history))
-        systems.append(describe_system(system, seed, config, history))
-        if config.texts:
-            mixtures[name] = config.texts
-        unread[name] = config.without_positions
-    return logs, systems, mixtures, unread
+        config, entries = read_file(TrainingSummary, paths["config"]), read_log(Path(paths["log"]))
+        trainings.append(Training(system, seed, config, entries))
+    return trainings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,8 +93,7 @@ class Inputs:
 
     manifest: Manifest
     qualities: dict[str, Quality]
-    logs: list[figures_learning.Log]
-    systems: list[TrainedSystem]
+    trainings: list[Training]
     analyses: Mapping[str, Content]
     choices: list[Choice]
     # By test set.
@@ -112,10 +104,6 @@ class Inputs:
     monolingual: CorpusSummary | None
     # By the name of the text: `raw` or the system that distilled its targets.
     encoded: dict[str, EncodedText]
-    # By system, if it learns from several texts: pairs of each text, and their number in an epoch.
-    mixtures: dict[str, dict[str, dict[str, float]]]
-    # By system: training pairs that are longer than its positions.
-    unread: dict[str, int]
     files: dict[str, Any]
 
     @property
@@ -126,7 +114,8 @@ class Inputs:
     @property
     def unfinished(self) -> list[str]:
         """Systems with a training that ended while they were still improving much."""
-        return list(dict.fromkeys(log.system.name for log in self.logs if progress.cut_short(log.entries)))
+        cut_short = [training for training in self.trainings if progress.cut_short(training.entries)]
+        return list(dict.fromkeys(training.system.name for training in cut_short))
 
 
 def load(
@@ -159,12 +148,10 @@ def load(
     qualities = {row.quality: read_quality(row.quality, manifest.metrics) for row in manifest.rows}
     files |= {f"quality {number}": path for number, path in enumerate(qualities, 1)}
     _check_signatures(qualities, manifest)
-    logs, systems, mixtures, unread = read_systems(manifest)
     return Inputs(
         manifest=manifest,
         qualities=qualities,
-        logs=logs,
-        systems=systems,
+        trainings=read_trainings(manifest),
         analyses=analyses.read(analysed),
         choices=[_choice(manifest, row, path) for path, row in tuned.items()],
         significance=dict(zip(manifest.test_sets, map(read_significance, significance), strict=False)),
@@ -173,8 +160,6 @@ def load(
         corpus=read_file(CorpusSummary, corpus) if corpus else CorpusSummary(),
         monolingual=read_file(CorpusSummary, monolingual) if monolingual else None,
         encoded={path.parent.name: read_file(EncodedText, path) for path in encoded},
-        mixtures=mixtures,
-        unread=unread,
         files=files,
     )
 

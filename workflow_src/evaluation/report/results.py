@@ -24,8 +24,8 @@ from workflow_src.evaluation.manifest import Key, Manifest
 from workflow_src.evaluation.manifest import Row as ManifestRow
 from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report.csv_tables import BOOL, COUNT, NUMBER, TEXT, as_csv, as_table, read_csv
-from workflow_src.evaluation.report.files import RowKey, Significance
-from workflow_src.evaluation.report.trained import TrainedSystem
+from workflow_src.evaluation.report.files import RowKey, Significance, TrainingSummary
+from workflow_src.evaluation.report.trained import Training
 from workflow_src.evaluation.speed.measured import Speed
 from workflow_src.records.atomic import atomic, read_json, write_json
 from workflow_src.records.checked import Lenient, check_format, checked
@@ -229,7 +229,7 @@ def read_results(named: str | Path) -> Results:
 def build(
     manifest: Manifest,
     qualities: Mapping[str, Quality],
-    systems: Iterable[TrainedSystem] = (),
+    trainings: Iterable[Training] = (),
     speed: Speed | None = None,
     tested: Mapping[str, Significance] = {},
     analysed: Iterable[Content] = (),
@@ -241,7 +241,7 @@ def build(
     contents of analyses, some of which have figures of rows. Speed is measured on the split of the tables, with the
     systems of the first seed, and is in its figures alone.
     """
-    trained = {(system.system, system.seed): system for system in systems}
+    trained = {(training.system.name, training.seed): training for training in trainings}
     times = {row.key: row for row in speed.rows} if speed else {}
     rows: dict[RowKey, dict[str, Any]] = {}
     figures: list[dict[str, Any]] = []
@@ -272,13 +272,12 @@ def build(
     return Results(described, as_table(figures, COLUMNS["figures.csv"]), record)
 
 
-def _described(
-    row: ManifestRow, manifest: Manifest, trained: TrainedSystem | None, speed: Speed | None
-) -> dict[str, Any]:
+def _described(row: ManifestRow, manifest: Manifest, trained: Training | None, speed: Speed | None) -> dict[str, Any]:
     """What identifies a row, and how it was trained and timed."""
     decode = manifest.decode(*row.key)
     system, search = decode.system, decode.search
     kind = texts.kind_of(system.learnt_data)
+    config = trained.config if trained else TrainingSummary()
     description = {
         **dict(zip(KEY, (*row.key, row.seed), strict=True)),
         "family": system.family.name,
@@ -292,7 +291,10 @@ def _described(
         "settings": json.dumps(row.settings.model_dump(mode="json"), ensure_ascii=False),
         "chosen": json.dumps(row.picked, ensure_ascii=False) if row.picked else None,
         "engine": decode.engine.key,
-        **{name: getattr(trained, name, None) for name in ("parameters", "updates", "target_tokens", "minutes")},
+        "parameters": config.parameters,
+        "updates": config.steps,
+        "target_tokens": config.target_tokens_seen,
+        "minutes": config.minutes,
     }
     timed = next((timed for timed in speed.rows if timed.key == row.key), None) if speed else None
     if speed and timed:

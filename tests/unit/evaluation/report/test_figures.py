@@ -16,7 +16,9 @@ from workflow_src.evaluation import charts
 from workflow_src.evaluation.document import Caption, GroupRow
 from workflow_src.evaluation.manifest import OTHER
 from workflow_src.evaluation.report import figures, figures_learning, figures_quality, figures_speed, tables
+from workflow_src.evaluation.report.files import TrainingSummary
 from workflow_src.evaluation.report.speed_page import device_words
+from workflow_src.evaluation.report.trained import Training
 from workflow_src.registry import families, searches
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
 from workflow_src.spec import parse
@@ -50,7 +52,7 @@ def names(chart):
 
 def logs_of(*systems, manifest=MANIFEST):
     entries = [{"step": step, "loss": 1 / step} for step in (1, 2)]
-    return [figures_learning.Log(manifest.plan.system(name), 1, entries) for name in systems]
+    return [Training(manifest.plan.system(name), 1, TrainingSummary(), entries) for name in systems]
 
 
 def test_symbols_of_the_legend_are_those_of_the_points(tmp_path):
@@ -96,7 +98,7 @@ def test_there_is_no_picture_without_content():
         timed = [reports.timed(*key, 5.0, by_length=bins) for key in keys]
         assert figures_speed.time_by_length(reports.speed(*timed), MANIFEST) is None
     assert figures.stopping([]) is None
-    log = functools.partial(figures_learning.Log, MANIFEST.plan.system("teacher"), 1)
+    log = functools.partial(Training, MANIFEST.plan.system("teacher"), 1, TrainingSummary())
     once = [{"step": 5, "loss": 2.0, "dev_bleu": 1.0}]
     for entries in ([], once, [*once, {"step": 9, "dev_bleu": float("nan")}], [{"step": 0, "loss": 1.0}] * 2):
         assert figures_learning.learning_curves([log(entries)] if entries else []) is None

@@ -238,7 +238,7 @@ def test_the_table_of_systems_says_what_cannot_be_reached_where_some_system_does
             Path(paths["config"]).parent.mkdir(parents=True, exist_ok=True)
             Path(paths["config"]).write_text("{}")
             Path(paths["log"]).write_text("".join(json.dumps(entry) + "\n" for entry in histories[name]))
-        return trained.table(inputs.read_systems(manifest)[1])
+        return trained.table(inputs.read_trainings(manifest))
 
     two_systems = table("teacher", "ctc")
     column = two_systems.heads.index(trained.UNREACHABLE)
