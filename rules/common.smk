@@ -1,6 +1,5 @@
 """Shared by all rules: the checked configuration, the environment of jobs, wildcards, and the params of stages."""
 
-import json
 import os
 import shlex
 import sys
@@ -46,10 +45,9 @@ from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment
 from workflow_src.config.load import check_own_name, composed, load_composed
 from workflow_src.data.corpus import check_named_files, check_own_texts, monolingual_lines
 from workflow_src.data.download import changed_sum
-from workflow_src.records.configuration import FILES as CONFIGURATION_FILES
-from workflow_src.records.configuration import keep_configuration, kept_configuration, replaced_report
+from workflow_src.records.configuration import keep_configuration, keep_files, kept_configuration, replaced_report
 from workflow_src.records.dates import check_dates, contents
-from workflow_src.records.provenance import lost_files
+from workflow_src.records.provenance import lost_files, lost_subwords
 from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of, weights_in_roles
 from workflow_src.spec import BASE
 from workflow_src.config.texts import LIKELY, MONOLINGUAL
@@ -84,24 +82,19 @@ CONFIGURATION = [path for path in map(Path, workflow.configfiles) if path.resolv
 if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
-    os.environ[CONFIGURATION_FILES] = json.dumps([os.path.abspath(path) for path in CONFIGURATION])
-    if warning := replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION):
+    keep_files(CONFIGURATION)
+    warnings = (
+        replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION),
+        changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files),
+        lost_subwords(plan.files.subwords),
+    )
+    for warning in filter(None, warnings):
         logger.warning(f"warning: {warning}")
-    if warning := changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files):
-        logger.warning(f"warning: {warning}")
-    # Jobs that need them fail. Learning them again makes all that follows anew, which the user decides.
-    for name in lost_files(plan.files.subwords):
-        lost = Path(plan.files.subwords).with_name(name)
-        logger.warning(
-            f"warning: {lost} is lost: copy it back, or delete {plan.files.subwords} to learn subwords again, "
-            "after which all that follows runs again."
-        )
 
 
 onstart:
     try:
-        own_files = [path for _, path in plan.own_inputs]
-        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *own_files])
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *dict(plan.own_inputs).values()])
         if snakemake_parts.is_main(workflow):
             # Snakemake deletes the outputs of a job before it starts.
             planned = set(map(plain_name, snakemake_parts.planned_rules(workflow)))

@@ -347,10 +347,10 @@ def installed() -> bool:
 
 
 def cached_files(function: Any) -> list[Path]:
-    """Files of code that earlier processes compiled of a function, perhaps on another processor or of another
-    version."""
+    """Files of code that earlier processes compiled of the module of a function, perhaps on another processor or of
+    another version. Functions that it calls have files of their own, with code of this module inlined."""
     stem = Path(sys.modules[function.__module__].__file__ or "").stem
-    return list(Path(function.stats.cache_path).glob(f"{stem}.{function.__name__}-*.nbi"))
+    return list(Path(function.stats.cache_path).glob(f"{stem}.*.nbi"))
 
 
 def usable(search: Any, try_out: Callable[[], None]) -> bool:

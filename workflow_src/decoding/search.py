@@ -120,8 +120,14 @@ class SearchModule(nn.Module):
         return self(source, lengths, watch if trace else None), passes
 
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
-        """Translations of source (B, S) from what `forward` returned, on any device."""
+        """Translations of source (B, S) from what `forward` returned, on any device.
+
+        Raises InputError where a score is NaN.
+        """
         tokens, scores, *counts = on_cpu(*outputs)
+        # Candidates without a number, which a rescorer would hide.
+        if scores.isnan().any():
+            raise scores_not_finite(self.declared.name)
         if self.declared.several:
             penalty = getattr(self.settings, "length_penalty", 1.0)
             hypotheses = winners(tokens, scores, source, self.rescorer, self.scored, penalty)

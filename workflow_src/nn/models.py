@@ -54,13 +54,11 @@ class Model(nn.Module):
     def read_symbols(self, logits: Tensor, mask: Tensor, scored: bool) -> tuple[Tensor, Tensor]:
         """Outputs (B, N), padded, of the best symbols of logits (B, N, V), and, if `scored`, their mean log-probability
         (B,), else 0. Both kinds of scores are NaN where logits are."""
-        symbols = logits.argmax(-1)
-        outputs = self.output(symbols, mask)
+        outputs = self.output(logits.argmax(-1), mask)
         if scored:
             return outputs, mean_gains(logits, mask)
-        # Whoever translates must notice latents that left the range of numbers.
-        best = logits.gather(-1, symbols[..., None]).squeeze(-1)
-        return outputs, wide(torch.where(mask, 0 * best, 0).sum(-1))
+        # Latents that left the range of numbers must be noticed. Attention spreads them to all positions.
+        return outputs, 0 * wide(logits[:, 0].amax(-1))
 
 
 class EncoderDecoder(Model):

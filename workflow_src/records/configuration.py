@@ -13,7 +13,7 @@ from workflow_src.records.atomic import read_json
 from workflow_src.records.dates import contents
 from workflow_src.records.documents import JobDocument, read_document
 
-# The environment variable with a list of the paths of the configuration files, which the workflow sets.
+# The environment variable with a list of the paths of the configuration files.
 FILES = "CONTINUUM_CONFIGURATION"
 # The environment variable with the documents of the configurations that a run began with, by experiment. Jobs on other
 # machines, which read the rules anew, inherit it.
@@ -39,6 +39,11 @@ def kept_configuration(experiment: str) -> dict[str, Any] | None:
 def _begun() -> dict[str, str]:
     documents: dict[str, str] = json.loads(os.environ.get(BEGUN, "{}"))
     return documents
+
+
+def keep_files(paths: Iterable[str | Path]) -> None:
+    """Let jobs, also those on other machines, know the configuration files of this run."""
+    os.environ[FILES] = json.dumps([os.path.abspath(path) for path in paths])
 
 
 def configuration_files() -> dict[str, str | None]:

@@ -42,6 +42,20 @@ def lost_files(record: str | Path) -> list[str]:
         return []
 
 
+def lost_subwords(record: str | Path) -> str:
+    """A warning where models of subwords are lost, so that jobs which read them would fail; else "".
+
+    They are not learned again by themselves: all that follows would run again, which the user decides.
+    """
+    lost = [str(Path(record).with_name(name)) for name in lost_files(record)]
+    if not lost:
+        return ""
+    return (
+        f"{' and '.join(lost)} is missing: copy it back, or delete {record} to learn subwords again, after which all "
+        "that follows runs again."
+    )
+
+
 def described_by(path: str | Path) -> Path | None:
     """The record of a file: itself, if it carries provenance, or the JSON file beside it that has its digest."""
     path = Path(path)

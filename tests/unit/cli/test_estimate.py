@@ -22,7 +22,7 @@ from workflow_src.config.rules import Work
 from workflow_src.config.sizes import AUTO
 from workflow_src.data import subwords
 from workflow_src.data.toy import grammar
-from workflow_src.errors import ConfigError, InputError, did_you_mean
+from workflow_src.errors import ArtifactError, InputError, did_you_mean
 from workflow_src.registry import searches
 from workflow_src.training import counting
 
@@ -253,7 +253,7 @@ def test_texts_that_have_only_empty_lines_are_no_sample(own_text, tmp_path):
 
 def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
     (tmp_path / "my.de").unlink()
-    with pytest.raises(ConfigError, match=r"vocabulary_size is 'auto'.*--pairs"):
+    with pytest.raises(ArtifactError, match=r"my\.de does not exist"):
         estimated(file="mine.yaml")
     assert training(estimated(file="mine.yaml", pairs=100), "teacher").updates == 500
 

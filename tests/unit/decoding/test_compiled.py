@@ -64,9 +64,13 @@ def test_code_that_is_older_than_what_it_calls_is_compiled_again(tmp_path, monke
         __module__=__name__, __name__="search", stats=types.SimpleNamespace(cache_path=str(tmp_path))
     )
     old, new = tmp_path / name, tmp_path / name.replace("-1", "-2")
-    old.touch(), new.touch()
+    # Functions that the search calls have their own file.
+    helper = tmp_path / name.replace("search", "helper")
+    for file in (old, new, helper):
+        file.touch()
     changed = Path(shared.__file__).stat().st_mtime
     os.utime(old, (changed - 1, changed - 1))
+    os.utime(helper, (changed - 1, changed - 1))
     os.utime(new, (changed + 1, changed + 1))
     tried = []
     assert usable(search, lambda: tried.append(list(tmp_path.iterdir())))

@@ -7,7 +7,7 @@ from miniatures import lvm, nat, ngram, refiner, transformer
 from refusals import fields_of
 from sessions import translated
 
-from workflow_src.decoding.settings import LM
+from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines.eager import EagerSession
 from workflow_src.errors import InputError
 from workflow_src.registry import searches
@@ -34,3 +34,10 @@ def test_scores_that_are_no_finite_numbers_are_refused(name, scored):
         translated(session, SOURCES, declared(**fields, **{setting: huge}), scored, networks)
     expected = {"subject": f"search {name}", "fix": "use smaller values"}
     assert fields_of(refused.value, expected) == expected
+
+
+def test_a_rescorer_hides_no_score_that_is_no_number():
+    networks = {MODEL: nat(latent="vae").float(), RESCORER: transformer().float()}
+    settings = searches()["npd"].settings(temperature=1e38)
+    with pytest.raises(InputError):
+        translated(EagerSession("cpu"), SOURCES, settings, True, networks)
