@@ -89,8 +89,8 @@ def winners(
 ) -> Hypotheses:
     """The best of the K candidates of every sentence of source (B, S), from outputs (B * K, N), padded, and scores.
 
-    Scores are mean log-probabilities of positions; multiplied by |y| ** (1 - length_penalty), they are
-    log p / |y| ** length_penalty. Of equal outputs the best score counts. A rescorer ranks outputs by its own
+    Scores are mean log-probabilities of positions. They are multiplied by |y| ** (1 - length_penalty): where no symbol
+    was dropped, that makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A rescorer ranks outputs by its own
     log p(y|x) / (|y| + 1); unless `scored`, it skips sentences whose candidates are all equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]

@@ -28,7 +28,9 @@ class ArgmaxSettings(SearchSettings):
     lengthening: Lengthening
     length_penalty: LengthPenalty
     rescorer: Rescorer = Field(
-        None, description="the system that ranks lengths; none: the model's log-probability / |y| ** length_penalty"
+        None,
+        description="the system that ranks lengths; none: the mean log-probability of positions, times "
+        "|y| ** (1 - length_penalty)",
     )
 
     @model_validator(mode="after")
