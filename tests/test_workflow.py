@@ -1340,6 +1340,7 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     assert planned(first | {"length": {"max_words": 51}}) == {"clean": 1, "normalise": 1}
     assert planned({}) == {"normalise": 1}
     # Scores are read with the texts.
+    (tmp_path / "train.tsv").write_text("eins\tone\t0.7\n")
     table = {"table": "train.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
     assert planned(first, train=[table]) == {"download": 1, "clean": 1, "normalise": 1} and ran()
     assert planned(first, train=[table]) == {}
