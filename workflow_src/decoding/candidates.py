@@ -90,8 +90,8 @@ def winners(
     """The best of the K candidates of every sentence of source (B, S), from outputs (B * K, N), padded, and scores.
 
     Scores are mean log-probabilities of positions. They are multiplied by |y| ** (1 - length_penalty): where no symbol
-    was dropped, that makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A rescorer ranks outputs by its own
-    log p(y|x) / (|y| + 1); unless `scored`, it skips sentences whose candidates are all equal.
+    was dropped, that makes log p / |y| ** length_penalty of them. Of equal outputs the best score counts. A rescorer
+    ranks outputs by its own log p(y|x) / (|y| + 1); unless `scored`, it skips sentences whose candidates are all equal.
     """
     rows = [tuple(row) for row in unpadded(outputs)]
     candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(source))]
