@@ -74,10 +74,9 @@ def copy_matching(module: nn.Module, weights: dict[str, Tensor], symbols: tuple[
     module's own symbols.
     """
     copied = []
-    own_symbols = getattr(module, "symbols", Symbols())
     with torch.no_grad():
         for name, parameter in module.named_parameters(remove_duplicate=False):
-            if name in weights and (parts := _agreeing(parameter, weights[name], own_symbols, symbols)):
+            if name in weights and (parts := _agreeing(module, parameter, weights[name], symbols)):
                 own_part, part = parts
                 own_part.copy_(part)
                 copied.append(name)
@@ -116,8 +115,7 @@ def copy_places(
     """
     embedding = weights.get("target_embedding.weight", weights.get("source_embedding.weight"))
     own_embedding = module.get_parameter("target_embedding.weight")
-    own_symbols = getattr(module, "symbols", Symbols())
-    if embedding is not None and _agreeing(own_embedding, embedding, own_symbols, symbols) is None:
+    if embedding is not None and _agreeing(module, own_embedding, embedding, symbols) is None:
         raise ConfigError(
             "init_from",
             problem=f"its weights have an embedding of {tuple(embedding.shape)}, this model's is "
@@ -128,9 +126,11 @@ def copy_places(
 
 
 def _agreeing(
-    parameter: Tensor, tensor: Tensor, own_symbols: Symbols, symbols: tuple[str, ...] | None
+    module: nn.Module, parameter: Tensor, tensor: Tensor, symbols: tuple[str, ...] | None
 ) -> tuple[Tensor, Tensor] | None:
-    """The parts of a parameter and of a tensor that `copy_matching` copies; None where their shapes do not agree."""
+    """The parts of a parameter of `module` and of a tensor that `copy_matching` copies; None where their shapes do not
+    agree."""
+    own_symbols = getattr(module, "symbols", Symbols())
     foreign = 0 if symbols is None or symbols == own_symbols.names else len(symbols)
     if foreign and _lacks_symbols(parameter, tensor, own_symbols, foreign):
         subwords = own_symbols.first if own_symbols.names else parameter.size(0)

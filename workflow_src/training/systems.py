@@ -14,7 +14,7 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.families.build import build
 from workflow_src.jobs import log
-from workflow_src.nn.weights import copy_matching, load_weights, weights_of
+from workflow_src.nn.weights import copy_matching, load_weights, symbols_of, weights_of
 from workflow_src.records.atomic import atomic, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import digests
 from workflow_src.registry import families, import_object
@@ -191,10 +191,11 @@ def start_from(
     if description and initial:
         check_digest(description, initial)
     initial_family = families().get(description["family"]) if description else None
+    initial_name = initial_family.name if initial_family else None
     if family.start is not None:
-        copied = import_object(family.start)(model, tensors, initial_family.name if initial_family else None, base)
+        copied = import_object(family.start)(model, tensors, initial_name, base)
     elif tensors is not None:
-        copied = copy_matching(model, tensors, initial_family.symbols if initial_family else None)
+        copied = copy_matching(model, tensors, symbols_of(initial_name))
     else:
         copied = None
     continues = family.continues(objective) is not None
