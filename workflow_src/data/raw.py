@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
 from workflow_src.config.parts import Languages
-from workflow_src.config.texts import MONOLINGUAL, TRAINING_SPLITS
+from workflow_src.config.texts import TRAINING_SPLITS
 from workflow_src.errors import ConfigError
 from workflow_src.records.checked import Lenient, read_file
 
@@ -60,20 +59,6 @@ class RawSummary(Lenient):
     downloads: dict[str, Any] = {}
     cleaning: list[Any] = []
 
-    @model_validator(mode="after")
-    def _one_training_text(self):
-        if len(self.languages) == 1 and self.pairs.keys() != {MONOLINGUAL}:
-            raise ConfigError("pairs", list(self.pairs), problem="the text is in one language", allowed=[MONOLINGUAL])
-        if len(self.languages) > 1 and ("train" not in self.pairs or MONOLINGUAL in self.pairs):
-            raise ConfigError("pairs", list(self.pairs), allowed="train, dev and test sets, train among them")
-        for name in self.pairs:
-            if name not in self.dropped:
-                raise ConfigError(f"dropped.{name}", problem="missing")
-        for name in self.places:
-            if name not in self.held_out:
-                raise ConfigError(f"places.{name}", allowed=self.held_out)
-        return self
-
     @property
     def training(self) -> str:
         """The name of the training text."""
@@ -95,19 +80,3 @@ def read_raw_summary(path: Path, languages: tuple[str, ...]) -> RawSummary:
         allowed = f"{' and '.join(summary.languages)}, which {path} is of"
         raise ConfigError("settings.languages", list(languages), allowed=allowed)
     return summary
-
-
-def check_split(split: Split | None, raw: RawSummary) -> None:
-    """Check that dev and test come from raw text or from `split`, and not from both. Raises ConfigError."""
-    if split is None:
-        if len(raw.languages) > 1 and not ("dev" in raw.held_out and len(raw.held_out) > 1):
-            hint = "add it, or take raw text with dev and test"
-            raise ConfigError("settings.split", problem=f"the raw text has {', '.join(raw.pairs)} alone", hint=hint)
-        return
-    if len(raw.languages) == 1:
-        raise ConfigError("settings.split", problem="the text is in one language", hint="remove it")
-    if isinstance(split, NthSplit) and ("dev" in raw.held_out or not raw.held_out):
-        raise ConfigError("settings.split.method", split.method, problem="the raw text must have test sets, and no dev")
-    if isinstance(split, GroupSplit) and (present := [name for name in ("dev", TEST) if name in raw.held_out]):
-        problem = f"the raw text has {' and '.join(present)} of its own"
-        raise ConfigError("settings.split.method", split.method, problem=problem, hint="remove split")

@@ -169,8 +169,6 @@ def test_a_licensed_corpus_without_its_folder_or_a_file_says_what_to_do(tmp_path
     (tmp_path / "train/train-2.txt").unlink()
     with pytest.raises(ArtifactError, match=r"^train/train-2.txt of dataset aspec is missing .*Apply for"):
         collected(dataset("aspec"), ("ja", "en"), folder=str(tmp_path))
-    with pytest.raises(ConfigError, match="language of dataset multi30k is 'ro'; allowed: de, en, fr"):
-        collected(dataset("multi30k"), ("ro", "en"))
 
 
 # The user's own files
@@ -268,10 +266,9 @@ def test_invalid_utf8_names_file_line_and_byte(tmp_path):
     assert f"{tmp_path}/x.de, line 2, has bytes " in message
 
 
-def test_empty_and_missing_texts_and_languages_are_named(tmp_path):
+def test_empty_and_missing_texts_are_named(tmp_path):
     assert f"{tmp_path}/x.en is empty" in failing(tmp_path, b"a\n", b"")
     assert re.match("no.de .*exist", failing(tmp_path, b"", b"", texts={"de": "no.de", "en": "no.en"}))
-    assert "language of train[0] is 'en'; allowed: de" in failing(tmp_path, b"", b"", texts={"de": "x"})
 
 
 def test_tables_that_do_not_fit_are_named(tmp_path):

@@ -398,10 +398,6 @@ def test_official_test_sets_stay_beside_the_test_of_a_split(tmp_path):
     assert (tmp_path / "corpus/official.en").read_text().splitlines()[1] == "unseen en"
     assert summary["dropped"]["official"] == {} and summary["found_in_train"]["test"]["pair"] == 0
     assert summary["found_in_train"]["official"]["source"] == 1
-    for taken in ("dev", "test"):
-        shutil.rmtree(tmp_path / "raw")
-        write_raw(tmp_path / "raw", texts | {f"{taken}.{code}": "text\n" for code in ("ro", "en")})
-        normalise(tmp_path, code=1, split=CONNECTED)
 
 
 def test_too_small_a_corpus_leaves_nothing_but_one_sentence(tmp_path, capsys):
@@ -447,23 +443,16 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path, raw):
     assert peaks[1] < peaks[0] + 500_000
 
 
-NTH = {"method": "every-nth", "every": 4}
-
-
 @pytest.mark.parametrize("stage_name", ["clean", "normalise"])
 @pytest.mark.parametrize(
     ("changes", "languages", "fields"),
     [
         ({"pairs": None}, ("ro", "en"), {"mentions": ("raw.json", "pairs")}),
         ({"languages": None}, ("ro", "en"), {"mentions": ("raw.json", "languages")}),
-        ({"pairs": {"dev": 2, "test": 2}}, ("ro", "en"), {"mentions": ("raw.json", "pairs", "train")}),
-        ({"dropped": {"train": {}, "dev": {}}}, ("ro", "en"), {"mentions": ("raw.json", "dropped.test")}),
-        ({"places": {"train": []}}, ("ro", "en"), {"mentions": ("raw.json", "places.train")}),
         ({}, ("ro",), {"setting": "settings.languages", "value": ["ro"]}),
         ({}, ("en", "ro"), {"setting": "settings.languages", "value": ["en", "ro"]}),
         ({}, ("ro", "de"), {"setting": "settings.languages", "value": ["ro", "de"]}),
         ({}, ("ro", "ro"), {"setting": "settings.languages", "value": ["ro", "ro"]}),
-        ({"languages": ["ro"]}, ("ro",), {"mentions": ("raw.json", "one language", "monolingual")}),
     ],
 )
 def test_a_summary_of_other_text_is_refused(raw, refused, tmp_path, stage_name, changes, languages, fields):
@@ -473,32 +462,3 @@ def test_a_summary_of_other_text_is_refused(raw, refused, tmp_path, stage_name, 
     words = ["--settings", json.dumps({"languages": languages} | of_stage), "--raw", str(raw / "raw.json")]
     error = refused(stage_name, [*words, "--summary", str(tmp_path / "out/summary.json")])
     assert fields_of(error, fields) == fields and not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("texts", "split", "fields"),
-    [
-        (("train", "dev", "test"), CONNECTED, {"setting": "settings.split.method", "mentions": ("dev and test",)}),
-        (("train", "dev", "test"), NTH, {"setting": "settings.split.method", "mentions": ("no dev",)}),
-        (("train", "test"), CONNECTED, {"setting": "settings.split.method", "mentions": ("test",)}),
-        (("train",), NTH, {"setting": "settings.split.method", "mentions": ("test sets",)}),
-        (("train",), None, {"setting": "settings.split"}),
-        (("train", "dev"), None, {"setting": "settings.split"}),
-        (("train", "test"), None, {"setting": "settings.split"}),
-    ],
-)
-def test_dev_and_test_come_from_raw_text_or_from_a_split(refused, tmp_path, texts, split, fields):
-    write_raw(tmp_path / "raw", {name: text for name, text in RAW.items() if name.split(".")[0] in texts})
-    settings = {"languages": ("ro", "en"), "normalisation": {}, "split": split}
-    words = ["--settings", json.dumps(settings), "--raw", str(tmp_path / "raw/raw.json")]
-    error = refused("normalise", [*words, "--summary", str(tmp_path / "out/summary.json")])
-    assert fields_of(error, fields) == fields and not (tmp_path / "out").exists()
-
-
-def test_a_text_in_one_language_is_not_split(refused, tmp_path):
-    write_raw(tmp_path / "raw", {"monolingual.ro": "unu\ndoi\n"})
-    content = json.loads((tmp_path / "raw/raw.json").read_text())
-    (tmp_path / "raw/raw.json").write_text(json.dumps(content | {"places": {}}))
-    words = ["--settings", json.dumps({"languages": ["ro"], "normalisation": {}, "split": CONNECTED})]
-    words += ["--raw", str(tmp_path / "raw/raw.json"), "--summary", str(tmp_path / "out/summary.json")]
-    assert refused("normalise", words).setting == "settings.split"
