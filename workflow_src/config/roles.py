@@ -31,16 +31,16 @@ def of_the_family(settings: SearchSettings, filled: Mapping[str, Any]) -> dict[s
 
 @dataclasses.dataclass(frozen=True)
 class Carried:
-    """A system that a bundle may carry for a search: the setting that names it, and the role that it fills."""
+    """A system that a bundle may carry for a search: the setting that names it, and the trait that it must have."""
 
     setting: str
-    role: Role
+    trait: str | None
 
 
 def carried(family: Family) -> dict[str, Carried]:
     """Optional systems that bundles of a family may carry for its searches, by role."""
     return {
-        role: Carried(name, dataclasses.replace(search.needs[role], optional=True))
+        role: Carried(name, search.needs[role].trait)
         for search in (searches()[name] for name in searches_of(family))
         for name, role in search.settings.roles().items()
         if search.settings.option(name).carried

@@ -78,7 +78,7 @@ def _check_reference(other: Reference, family: Family, config: WorkflowConfig, w
         if role not in options:
             problem = f"no system that bundles of family {family.name} carry"
             raise ConfigError(where, problem=problem, allowed=options, hint="" if options else "remove it")
-        _check_fits(where, other, config, options[role].role.trait)
+        _check_fits(where, other, config, options[role].trait)
     else:
         need = family.needs.get(role or BASE)
         if need is None and not role:

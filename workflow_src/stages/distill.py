@@ -20,7 +20,7 @@ from workflow_src.data.lines import count_lines, read_lines
 from workflow_src.data.placeholders import outcome_words
 from workflow_src.data.shards import SCORE, bounds, distillation_files, write_shard
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import DeviceJobInputs, log, log_progress, start
 from workflow_src.registry import (
     default_engine,
@@ -141,10 +141,7 @@ def _trained(inputs: Inputs, subwords: Subwords) -> Teacher:
 
 
 def _search(inputs: Inputs, model: nn.Module, family: Family, subwords: Subwords, runtime: Runtime) -> Translate:
-    """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils.
-
-    Raises ConfigError for an unknown engine, and for one that does not compute such a model.
-    """
+    """The reference search over many sources, by our own code or, with the same outputs, by an engine that distils."""
     from workflow_src.decoding.batches import search_rows
     from workflow_src.engines.choose import open_session
     from workflow_src.engines.session import Request, SessionConfig
@@ -182,14 +179,9 @@ def _chosen(inputs: Inputs, family: Family, runtime: Runtime) -> tuple[str, Engi
     if engine == default_engine().name:
         return EAGER, default_engine(), False
     distilling = {engine.name: engine for engine in distilling_engines()}
-    if engine not in (AUTO, *distilling):
-        raise ConfigError("engine", engine, allowed=[AUTO, default_engine().name, *distilling])
     library = distilling[engine] if engine != AUTO else next(iter(distilling.values()))
-    refusal = library.serves(family, search, settings)
-    if engine != AUTO and refusal:
-        raise ConfigError("engine", library.name, problem=f"it {refusal}")
     exact = runtime.device.type == "cpu" and runtime.dtype == torch.float32
-    if engine != AUTO or (exact and not refusal and library.installed()):
+    if engine != AUTO or (exact and not library.serves(family, search, settings) and library.installed()):
         return "float32", library, True
     return (*choose(AUTO, runtime.device.type, precision, family, [search.name]), False)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from workflow_src.records.atomic import copy_file, sha256, write_json
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import families
 from workflow_src.serving.bundle import DESCRIPTION, FORMAT, copy_subwords, describe, names, remove_bundle
-from workflow_src.spec import BASE, MODEL, Family, NoSettings, phrase
+from workflow_src.spec import BASE, MODEL, NoSettings
 
 
 class Inputs(JobInputs):
@@ -43,7 +42,6 @@ def run(inputs: Inputs) -> str:
     descriptions = {role: read_description(path) for role, path in weights.items()}
     system = descriptions[MODEL]
     declared = {role: families()[description["family"]] for role, description in descriptions.items()}
-    check_roles(inputs.model, declared[MODEL], filled, descriptions)
     subwords = Subwords.load(inputs.subwords)
     remove_bundle(folder)
     file_names = names({role: family.name for role, family in declared.items()})
@@ -102,26 +100,6 @@ def copy_model(weights: Path, copy: Path, subwords: Subwords) -> dict[str, Any]:
         "weights": copy.name,
         "sha256": digest,
     }
-
-
-def check_roles(
-    model: Path, family: Family, files: Mapping[str, Path], descriptions: Mapping[str, dict[str, Any]]
-) -> None:
-    """Raises ArtifactError where roles of a system, the base among them, are missing, unknown, or filled by systems
-    that do not fit; `files` are weights, and `descriptions` those of their systems."""
-    from workflow_src.training.systems import check_trait
-
-    allowed = {name: role for name, role in family.needs.items() if not role.training}
-    allowed |= {name: system.role for name, system in carried(family).items()}
-    for name in files:
-        if name not in allowed:
-            raise ArtifactError(model, f"is of family {family.name}, which has no role {name}", f"remove {name}")
-    for name, role in allowed.items():
-        if name not in files and not role.optional:
-            that = "" if role.trait is None else f", a system that {phrase(role.trait)}"
-            raise ArtifactError(model, f"is of family {family.name}, which needs the role {name}{that}", f"add {name}")
-        if name in files and role.trait is not None:
-            check_trait(descriptions[name], files[name], role.trait)
 
 
 if __name__ == "__main__":

@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.resolved import Decode, typed_value
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.config.resolved import Decode
+from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.choosing import dev_figure, read_choice
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import link_file, read_json, sha256, write_json
 from workflow_src.records.provenance import provenance
-from workflow_src.registry import members, searches
-from workflow_src.serving import bundle
+from workflow_src.registry import members
 from workflow_src.serving.bundle import DESCRIPTION, Description, choice_words, read_bundle, remove_bundle
-from workflow_src.spec import BASE, MODEL, Frozen, SearchSettings
+from workflow_src.spec import Frozen, SearchSettings
 
 
 class DevRow(Frozen):
@@ -28,12 +27,6 @@ class DevRow(Frozen):
     removal: Removal
     quality: Path | None = None
     chosen: Path | None = None
-
-    @model_validator(mode="after")
-    def _measured(self):
-        if self.quality is None and self.chosen is None:
-            raise ConfigError("quality", problem="missing", hint="add the file of its scores on dev, or chosen")
-        return self
 
     @property
     def files(self) -> dict[str, Path]:
@@ -62,23 +55,6 @@ class Inputs(JobInputs):
     settings: FinishSettings = Field(description="rows measured on dev, and defaults that the experiment configures")
     bundle: Path = Field(description="exported folder")
     output_folder: Path
-
-
-def check_search_defaults(description: Description, search_defaults: dict[str, dict[str, Any]]) -> None:
-    """Check that settings are those of searches of the system, or of its base. Raises ConfigError."""
-    translating = [
-        family for name, family in bundle.networks(description) if description.models[name].role in (MODEL, BASE)
-    ]
-    names = bundle.searches(translating)
-    for name, fields in search_defaults.items():
-        where = f"settings.search_defaults.{name}"
-        if name not in names:
-            raise ConfigError(where, problem=f"no search of {description.system}", allowed=names)
-        for field, value in fields.items():
-            try:
-                typed_value(searches()[name].settings, field, value)
-            except ConfigError as failure:
-                raise failure.within(where) from None
 
 
 def defaults_of(description: Description, settings: FinishSettings) -> dict[str, Any]:
@@ -123,7 +99,6 @@ def _plugged_default(content: dict[str, Any]) -> dict[str, Any]:
 def run(inputs: Inputs) -> str:
     export, folder, settings = inputs.bundle, inputs.output_folder, inputs.settings
     description = read_bundle(export)
-    check_search_defaults(description, settings.search_defaults)
     fields = defaults_of(description, settings)
     content = read_json(export / DESCRIPTION) | fields
     content |= _plugged_default(content)

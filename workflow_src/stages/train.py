@@ -7,14 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from workflow_src.config.resolved import System
 from workflow_src.config.texts import weights_of
 from workflow_src.config.training import TrainingConfig
 from workflow_src.data.encoded import EncodedCorpus, check_positions
 from workflow_src.data.subwords import Subwords
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
 from workflow_src.records.atomic import sha256
 from workflow_src.records.provenance import provenance
@@ -49,14 +49,6 @@ class Inputs(DeviceJobInputs):
     compile: bool = False
     log_every: int = Field(100, gt=0, description="updates")
     save_minutes: float = Field(5.0, gt=0, description="minutes between saved states")
-
-    @model_validator(mode="after")
-    def _a_prefix_for_each_text(self):
-        names = list(weights_of(self.settings.data))
-        if len(self.train) != len(names):
-            problem = f"settings.data names {len(names)} text{'' if len(names) == 1 else 's'}"
-            raise ConfigError("train", list(map(str, self.train)), problem=problem, allowed="a prefix for each of them")
-        return self
 
     @property
     def title(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 from refusals import fields_of
 
 from workflow_src import Translator
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ConfigError
 from workflow_src.spec import UNK
 
 LINES = ["der Hund ruht heute", "ein Vogel kommt", "kein Baum bleibt dort", ""]
@@ -152,8 +152,3 @@ def test_without_a_drafter_there_is_nothing_to_check(bundles):
         load(bundles.carrying).translate(LINES, search="verified", draft_search="argmax")
     fields = {"setting": "draft_search", "value": "argmax", "allowed": ("ctc-beam", "ctc-greedy")}
     assert fields_of(refused.value, fields) == fields
-
-
-def test_a_bundle_carries_no_drafter_that_writes_word_by_word(bundles):
-    with pytest.raises(ArtifactError):
-        bundles.export("wrong", bundles.weights["transformer"], "--roles", f"drafter={bundles.weights['transformer']}")

@@ -19,14 +19,12 @@ from safetensors.torch import load_file
 from workflow_src import cli
 from workflow_src.config import load_experiment
 from workflow_src.config.plan import Plan
-from workflow_src.config.roles import Carried, carried
 from workflow_src.decoding.arpa import read_arpa, write_arpa
 from workflow_src.decoding.ngram import estimate
-from workflow_src.errors import ArtifactError, ConfigError, InputError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import families, searches
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import LANGUAGE_MODEL, Role
 from workflow_src.types import Hypotheses
 
 LINES = ["der Hund ruht heute", "", "kein Vogel kommt dort noch heute", "Baum"]
@@ -401,17 +399,6 @@ def test_a_language_model_has_no_training_and_all_others_have():
         experiment(lm={"init_from": "teacher"})
     with pytest.raises(ConfigError, match=r"^systems.more.training: missing"):
         experiment(more={"family": "transformer", "preset": "tiny"})
-
-
-def test_an_export_refuses_what_a_bundle_cannot_carry(bundles, tmp_path):
-    language_model = Role(LANGUAGE_MODEL, agree=("subwords",), optional=True)
-    assert carried(families()["nat"]) == {"language_model": Carried("language_model", language_model)}
-    assert carried(families()["lvm"]) == {}
-    for role, problem in (("rescorer", "no role rescorer"), ("language_model", "ngram is needed here")):
-        with pytest.raises(ArtifactError) as refused:
-            bundles.export(tmp_path, bundles.weights["nat"], "--roles", f"{role}={bundles.weights['nat']}")
-        fields = {"path": str(bundles.weights["nat"]), "mentions": ("family nat", problem)}
-        assert fields_of(refused.value, fields) == fields
 
 
 def test_bundles_carry_what_the_configuration_says(tmp_path):

@@ -44,12 +44,6 @@ def read(stage, document, tmp_path):
     [
         *((stage, {"shards": 0}, {"setting": "shards", "value": 0}) for stage in ("decode", "distill", "score_pairs")),
         ("decode", {"batch": 0}, {"setting": "batch", "value": 0}),
-        ("train", {"train": ["a", "b"]}, {"setting": "train", "value": ["a", "b"]}),
-        (
-            "train",
-            {"settings": COUNTED | {"data": {"raw": 1.0, "distilled-by-teacher": 2.0}}},
-            {"setting": "train", "value": ["a"]},
-        ),
         ("train", {"log_every": 0}, {"setting": "log_every", "value": 0}),
         ("analyse", {"settings": TRACES | {"examples": -1}}, {"setting": "settings.examples", "value": -1}),
         (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 
 import pytest
 
@@ -82,7 +81,6 @@ def finish(tiny_bundles, run_stage, tmp_path):
 
 GREEDY, BEAM_2 = {"search": "greedy"}, {"search": "beam", "beam": 2}
 LINES = ["der Hund ruht heute", "", "ein Baum"]
-MEASURED = {"quality": {"kept": {"bleu": 1.0}}}
 
 
 def opened(folder):
@@ -147,42 +145,26 @@ def test_what_an_experiment_says_of_a_search_comes_before_what_dev_chose(finish)
 
 
 @pytest.mark.parametrize(
-    ("row", "defaults", "fields"),
+    ("row", "fields"),
     [
-        ({}, {}, {"setting": "settings.rows[0].quality"}),
-        ({"quality": {"source": "de"}}, {}, {"path": "quality", "mentions": ("kept",)}),
-        ({"quality": {"kept": {"chrf": 50.0}}}, {}, {"path": "quality", "mentions": ("kept.bleu",)}),
-        ({"quality": [1]}, {}, {"path": "quality"}),
-        ({"chosen": {"source": "de"}}, {}, {"path": "chosen", "mentions": ("chosen",)}),
-        ({"chosen": {"chosen": {"beam": 3}, "curve": [{"bleu": 1.0}]}}, {}, {"path": "chosen"}),
-        ({"chosen": {"chosen": {"beam": 3}, "curve": []}}, {}, {"path": "chosen"}),
-        (MEASURED, {"baem": {"beam": 3}}, {"setting": "settings.search_defaults.baem", "nearest": "beam"}),
-        (MEASURED, {"beam": {"baem": 3}}, {"setting": "settings.search_defaults.beam.baem", "nearest": "beam"}),
-        (MEASURED, {"beam": {"beam": "wide"}}, {"setting": "settings.search_defaults.beam.beam", "value": "wide"}),
-        # A search of another family.
-        (MEASURED, {"delta": {"steps": 1}}, {"setting": "settings.search_defaults.delta"}),
+        ({"quality": {"source": "de"}}, {"path": "quality", "mentions": ("kept",)}),
+        ({"quality": {"kept": {"chrf": 50.0}}}, {"path": "quality", "mentions": ("kept.bleu",)}),
+        ({"quality": [1]}, {"path": "quality"}),
+        ({"chosen": {"source": "de"}}, {"path": "chosen", "mentions": ("chosen",)}),
+        ({"chosen": {"chosen": {"beam": 3}, "curve": [{"bleu": 1.0}]}}, {"path": "chosen"}),
+        ({"chosen": {"chosen": {"beam": 3}, "curve": []}}, {"path": "chosen"}),
     ],
 )
-def test_rows_and_defaults_that_cannot_be_used_are_refused(row, defaults, fields, tiny_bundles, refused, tmp_path):
+def test_rows_that_cannot_be_used_are_refused(row, fields, tiny_bundles, refused, tmp_path):
     entry = {"decode": {"name": "b"} | BEAM_2, "removal": "none"}
     for name, content in row.items():
         write_json(tmp_path / name, content)
         entry[name] = str(tmp_path / name)
-    document = {"experiment": "e", "rows": [entry], "search_defaults": defaults, "remove_repetitions": None}
+    document = {"experiment": "e", "rows": [entry], "search_defaults": {}, "remove_repetitions": None}
     words = ["--settings", json.dumps(document), "--bundle", str(tiny_bundles["transformer"])]
-    fields = fields | ({"path": str(tmp_path / fields["path"])} if "path" in fields else {})
+    fields = fields | {"path": str(tmp_path / fields["path"])}
     refused("finish_bundle", [*words, "--output-folder", str(tmp_path / "finished")], **fields)
     assert not (tmp_path / "finished").exists()
-
-
-def test_defaults_of_a_search_of_a_system_that_the_bundle_carries_are_refused(tiny_bundles, refused, tmp_path):
-    bundle = shutil.copytree(tiny_bundles["lvm"], tmp_path / "bundle")
-    description, carried = (read_json(folder / "bundle.json") for folder in (bundle, tiny_bundles["transformer"]))
-    description["models"]["teacher"] = carried["models"]["transformer"] | {"role": "rescorer"}
-    write_json(bundle / "bundle.json", description)
-    settings = {"experiment": "e", "rows": [], "search_defaults": {"beam": {"beam": 3}}, "remove_repetitions": None}
-    words = ["--settings", json.dumps(settings), "--bundle", str(bundle), "--output-folder", str(tmp_path / "finished")]
-    assert refused("finish_bundle", words).setting == "settings.search_defaults.beam"
 
 
 def test_repetitions_are_removed_as_the_experiment_removes_them(finish, tiny_bundles):

@@ -216,16 +216,13 @@ def test_a_base_that_cannot_be_used_is_named(systems, training_words, refused, t
     assert not (tmp_path / "out").exists()
 
 
-def test_a_base_that_its_settings_make_unfit_is_refused(
-    systems, training_words, run_stage, export_words, refused, tmp_path
-):
+def test_a_base_that_its_settings_make_unfit_is_refused(training_words, run_stage, refused, tmp_path):
     """A family may have latents that a model of it has not."""
     run_stage("train", training_words("nat", tmp_path / "plain", max_steps=2))
     plain = tmp_path / "plain" / "model.safetensors"
     fields = {"path": str(plain), "problem": "is of family nat", "mentions": ("has latents", "model settings")}
     refused("train", training_words("score", tmp_path / "out", base=plain), **fields)
-    refused("export_bundle", export_words(systems["score"], plain, tmp_path / "bundle"), **fields)
-    assert not (tmp_path / "out").exists() and not (tmp_path / "bundle").exists()
+    assert not (tmp_path / "out").exists()
 
 
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
@@ -450,17 +447,6 @@ def test_training_on_text_encoded_with_other_subwords_is_refused(tiny, training_
     words = training_words("transformer", tmp_path / "out")
     words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
     refused("train", words, path=f"{tiny.root}/encoded/train", mentions=(f"other subwords than {tmp_path}/subwords",))
-
-
-def test_a_refiner_is_exported_with_its_base_and_nothing_else(systems, refused, export_words, tmp_path):
-    score, lvm, teacher = systems["score"], systems["lvm"], systems["transformer"]
-    for model, base, fields in (
-        (score, None, {"path": str(score), "mentions": ("family score", "needs the role base", "latents")}),
-        (score, teacher, {"path": str(teacher), "mentions": ("family transformer", "lvm or nat or lanmt")}),
-        (lvm, teacher, {"path": str(lvm), "mentions": ("family lvm", "no role base")}),
-    ):
-        refused("export_bundle", export_words(model, base, tmp_path / "bundle"), **fields)
-        assert not (tmp_path / "bundle/bundle.json").exists()
 
 
 def test_a_sentence_beyond_the_positions_is_refused_before_training(training_words, refused, tmp_path):
