@@ -132,23 +132,17 @@ def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: se
     return split
 
 
-class EveryNth:
-    """Takes every `every`-th pair for dev, one after the other.
+def every_nth(rows: Iterable[Row], settings: NthSplit) -> Iterator[tuple[str, Row]]:
+    """(train or dev, row); every `every`-th row is for dev.
 
-    Where the pair whose turn it is might have more than `longest` subwords on a side, the next one that fits is taken.
+    Where the row whose turn it is might have more than `longest` subwords on a side, the next one that fits is taken.
     """
-
-    def __init__(self, settings: NthSplit):
-        self._every, self._longest = settings.every, settings.longest
-        self._since = 0
-
-    def split_of(self, pair: Pair) -> str:
-        """`dev` or `train`."""
-        self._since += 1
-        if self._since < self._every or not fits(pair, self._longest):
-            return "train"
-        self._since = 0
-        return "dev"
+    since = 0
+    for row in rows:
+        since += 1
+        if since >= settings.every and fits((row.source, row.target), settings.longest):
+            since = 0
+        yield "train" if since else "dev", row
 
 
 def divided(
@@ -160,9 +154,7 @@ def divided(
     The split does not depend on the direction: the key language comes first in it.
     """
     if isinstance(split, NthSplit):
-        turns = EveryNth(split)
-        for row in rows:
-            yield turns.split_of((row.source, row.target)), row
+        yield from every_nth(rows, split)
         return
     turned = languages[1] == split.key_language
     with StoredRows(folder) as stored:

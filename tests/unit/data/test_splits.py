@@ -13,7 +13,7 @@ from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.data import subwords
 from workflow_src.data.characters import bare, key
 from workflow_src.data.groups import BLOCK, StoredRows, groups_of
-from workflow_src.data.splits import EveryNth, connected_groups, fits
+from workflow_src.data.splits import Row, connected_groups, every_nth, fits
 from workflow_src.errors import ArtifactError
 
 SETTINGS = GroupSplit(method="connected-groups", dev=20, test=30, largest_group=4)
@@ -180,15 +180,13 @@ def test_subwords_of_dev_and_test_never_outnumber_the_bound(method, tmp_path):
 @given(st.lists(st.booleans(), max_size=200), st.integers(2, 30))
 def test_every_nth_takes_the_next_pair_that_fits(long, every):
     settings = NthSplit(method="every-nth", every=every, longest=3)
-    turns = EveryNth(settings)
-    pairs = [("long" if one else "ok", "ok") for one in long]
-    names = [turns.split_of(pair) for pair in pairs]
-    dev_rows = [row for row, name in enumerate(names) if name == "dev"]
+    rows = [Row("long" if one else "ok", "ok", (), number) for number, one in enumerate(long)]
+    dev_rows = [row.number for name, row in every_nth(rows, settings) if name == "dev"]
     assert not any(long[row] for row in dev_rows)
     for before, row in zip([-1, *dev_rows], dev_rows, strict=False):
         assert all(long[between] for between in range(before + every, row))
     if not any(long):
-        assert dev_rows == list(range(every - 1, len(pairs), every))
+        assert dev_rows == list(range(every - 1, len(rows), every))
 
 
 class Named(dict):
