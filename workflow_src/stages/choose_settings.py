@@ -9,10 +9,9 @@ from typing import Any
 from pydantic import Field
 
 from workflow_src.config.experiment import Removal
-from workflow_src.config.metrics import Measured, ScoringSettings, able_to_choose
+from workflow_src.config.metrics import ScoringSettings, able_to_choose
 from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_aligned
-from workflow_src.errors import ConfigError
 from workflow_src.evaluation.quality import metrics
 from workflow_src.evaluation.quality.choosing import at_edge, choose, chosen_point
 from workflow_src.jobs import DeviceJobInputs, log, recorded, start
@@ -44,21 +43,13 @@ class Inputs(DeviceJobInputs):
         return files | {role: folder / "bundle.json" for role, folder in self.systems.items()}
 
 
-def measured_on_dev(settings: ChoiceSettings) -> tuple[Measured, Measured]:
-    """The main metric and the one that decides, which may be the same. Raises ConfigError for a `tune_by` that cannot
-    decide."""
-    by_name, main = able_to_choose(settings.measured, settings.corpus), main_metric().name
-    deciding = settings.decode.tune_by or main
-    if deciding not in by_name:
-        raise ConfigError("settings.decode.tune_by", deciding, allowed=by_name)
-    return by_name[main], by_name[deciding]
-
-
 def run(inputs: Inputs) -> str:
     from workflow_src.serving.translator import Translator
 
     settings, machine = inputs.settings, inputs.machine
-    main, deciding = measured_on_dev(settings)
+    by_name = able_to_choose(settings.measured, settings.corpus)
+    main = by_name[main_metric().name]
+    deciding = by_name[settings.decode.tune_by] if settings.decode.tune_by else main
     sources, references, *further = read_aligned(inputs.source, *inputs.reference)
     translator = Translator.load(inputs.bundle, machine.device, machine.precision, machine.threads, engine="eager")
     systems = open_role_translators(inputs.systems, machine)

@@ -109,13 +109,6 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
-        ({"tune_by": "chrff"}, {"setting": "settings.decode.tune_by", "value": "chrff", "nearest": "chrf"}),
-        # Not measured.
-        ({"tune_by": "ter"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
-        # It has a program, which runs after the decode.
-        ({"tune_by": "comet"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
-        # It reads the generated corpus alone.
-        ({"tune_by": "validity"}, {"setting": "settings.decode.tune_by", "allowed": ("bleu", "chrf")}),
         ({"tune": {"beam": []}}, {"setting": "settings.decode.tune.beam", "value": []}),
         ({"search": ["beam"]}, {"setting": "settings.decode.search", "value": ["beam"]}),
         ({"search": {"beam": 1}}, {"setting": "settings.decode.search", "value": {"beam": 1}}),
@@ -124,8 +117,7 @@ def test_a_wrong_value_to_try_is_refused_in_one_sentence(tune, fields, tiny_bund
 )
 def test_a_choice_that_cannot_be_made_is_refused_before_anything_is_read(changes, fields, refused, tmp_path):
     decode = {"search": "beam", "tune": {"beam": [1, 2]}} | changes
-    metrics = {"bleu": {}, "chrf": {}, "comet": {"checkpoint": "model.ckpt"}, "validity": {}}
-    settings = {"decode": decode, "remove_repetitions": "none", "corpus": CORPUS, "metrics": metrics}
+    settings = {"decode": decode, "remove_repetitions": "none", "corpus": CORPUS}
     words = ["--settings", json.dumps(settings), "--device", "cpu"]
     for name in ("bundle", "source", "reference", "output"):
         words += [f"--{name}", str(tmp_path / name)]
