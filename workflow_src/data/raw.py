@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
 from workflow_src.config.parts import Languages
 from workflow_src.config.texts import TRAINING_SPLITS
-from workflow_src.errors import ConfigError
-from workflow_src.records.checked import Lenient, read_file
+from workflow_src.records.checked import Lenient
 
 
 class Places:
@@ -68,15 +66,3 @@ class RawSummary(Lenient):
     def held_out(self) -> list[str]:
         """Names of dev and test sets that the text has."""
         return [name for name in self.pairs if name not in TRAINING_SPLITS]
-
-
-def read_raw_summary(path: Path, languages: tuple[str, ...]) -> RawSummary:
-    """The summary of raw text in `languages`, source and target, or one.
-
-    Raises ArtifactError for a file that is none, and ConfigError for text in other languages.
-    """
-    summary = read_file(RawSummary, path)
-    if summary.languages != languages:
-        allowed = f"{' and '.join(summary.languages)}, which {path} is of"
-        raise ConfigError("settings.languages", list(languages), allowed=allowed)
-    return summary

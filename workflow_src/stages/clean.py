@@ -15,10 +15,11 @@ from workflow_src.config.parts import Languages
 from workflow_src.data.cleaning import SCORES_FILE, clean, report, steps_of
 from workflow_src.data.drops import left_out, units
 from workflow_src.data.lines import check_parallel, read_lines
-from workflow_src.data.raw import read_raw_summary
+from workflow_src.data.raw import RawSummary
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic, copy_file, write_json
+from workflow_src.records.checked import read_file
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.registry import filters
 from workflow_src.spec import SCORES, Frozen, Pair
@@ -51,7 +52,7 @@ def run(inputs: Inputs) -> str:
     sides = codes[0], codes[-1]
     cleaning = filter_settings(inputs.settings.clean, sides)
     steps = steps_of(cleaning, sides)
-    raw = read_raw_summary(inputs.raw, codes)
+    raw = read_file(RawSummary, inputs.raw)
     inputs.summary.unlink(missing_ok=True)
     texts = {split: raw_names(split, codes, raw.references.get(split, 1)) for split in raw.pairs}
     training = raw.training

@@ -27,7 +27,7 @@ from workflow_src.data.held_out import found_in_train, pairs_among, without_held
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
-from workflow_src.data.raw import Places, RawSummary, read_raw_summary
+from workflow_src.data.raw import Places, RawSummary
 from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.split_writer import NormaliseSettings, Writer, fill
 from workflow_src.data.splits import Row, divided
@@ -37,6 +37,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.quality.metrics import LEAST_ROUND_TRIP
 from workflow_src.jobs import JobInputs, log, recorded, start
 from workflow_src.records.atomic import write_json
+from workflow_src.records.checked import read_file
 from workflow_src.records.provenance import digests, provenance
 from workflow_src.runtime.workers import Workers, blocks_of
 
@@ -293,7 +294,7 @@ def log_splits(writers: Mapping[str, Writer], codes: Languages, overlaps: Overla
 def run(inputs: Inputs) -> str:
     settings, codes, folder = inputs.settings, inputs.settings.languages, inputs.summary.parent
     normalisers = normalisers_of(settings)
-    raw = read_raw_summary(inputs.raw, codes)
+    raw = read_file(RawSummary, inputs.raw)
     texts = {
         name: [inputs.raw.parent / text for text in raw_names(name, codes, raw.references.get(name, 1))]
         for name in raw.pairs
