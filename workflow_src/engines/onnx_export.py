@@ -100,7 +100,6 @@ def _traced(
     # Shapes that rewrites make wrong; the runtime finds them by itself.
     del model.graph.value_info[:]
     turn_constants(model.graph)
-    share_products(model.graph)
     join_products(model.graph)
     return model
 
@@ -135,22 +134,6 @@ def turn_constants(graph: onnx.GraphProto) -> None:
         content = np.ascontiguousarray(np.transpose(numpy_helper.to_array(constants[node.input[0]]), order))
         graph.initializer.append(numpy_helper.from_array(content, node.output[0]))
     remove(graph, turned)
-
-
-def share_products(graph: onnx.GraphProto) -> None:
-    """Compute equal products and their biases once: refinement steps repeat those of the source."""
-    for kind in ("MatMul", "Add"):
-        outputs: dict[tuple[str, ...], str] = {}
-        renamed: dict[str, str] = {}
-        for node in graph.node:
-            for index, name in enumerate(node.input):
-                node.input[index] = renamed.get(name, name)
-            if node.op_type == kind:
-                output = outputs.setdefault(tuple(node.input), node.output[0])
-                if output != node.output[0]:
-                    renamed[node.output[0]] = output
-        graph_outputs = {value.name for value in graph.output}
-        remove(graph, [n for n in graph.node if n.output[0] in renamed and n.output[0] not in graph_outputs])
 
 
 def join_products(graph: onnx.GraphProto) -> None:
