@@ -102,28 +102,6 @@ def _scaled(beam, scale, smallest):
     return scale + log(largest)
 
 
-@compiled
-def _one_more(symbol, prefix, beam, tree, masses, size, words):
-    """Extend all prefixes by the symbol unless one ends in it; returns (extended, number of prefixes)."""
-    grown, added = np.empty(len(prefix), np.int64), np.empty(len(prefix))
-    for i in range(len(prefix)):
-        parent = prefix[i]
-        if tree[parent, LAST] == symbol:
-            return False, size
-        grown[i] = _child(tree, parent, symbol)
-        added[i], node = word_score(words, tree[parent, NODE], symbol)
-        if not grown[i]:
-            _add(tree, masses, size, parent, symbol, masses[parent, EXTRA] + added[i], node)
-            grown[i] = size
-            size += 1
-    for i in range(len(prefix)):
-        prefix[i] = grown[i]
-        beam[i, SCORE] += added[i]
-        beam[i, OPEN] += beam[i, ENDED]
-        beam[i, ENDED] = 0.0
-    return True, size
-
-
 @plain
 def _opened(tree, masses, opened, reached, slot, prefix, probability):
     """Add to the probability of alignments that end in the last symbol of a prefix at this slot."""
@@ -282,10 +260,6 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
         most = len(prefix) * (counts[slot] + 1)
         if size + most > len(tree):
             tree, masses = roomy(tree, size + most), roomy(masses, size + most)
-        if alone and gap == inf:
-            grown, size = _one_more(certain, prefix, beam, tree, masses, size, words)
-            if grown:
-                continue
         sorted_symbols, logs, shares, log_blank, p_blank = _sorted(
             symbols[begin:end], values[begin:end], probabilities[begin:end], blank
         )
