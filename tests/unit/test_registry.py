@@ -678,6 +678,13 @@ def test_an_engine_whose_export_cannot_have_a_rule_is_refused(plugin, exports, e
     assert fields_of(refused.value, {"mentions": words}) == {"mentions": words}
 
 
+def test_an_engine_of_unknown_devices_is_refused(plugin):
+    engine = "dataclasses.replace(ENGINES[0], name='wrong', devices=('gpu',))"
+    change = f"from workflow_src.engines import ENGINES\nPLUGIN = dataclasses.replace(PLUGIN, engines=({engine},))"
+    with pytest.raises(DeclarationError, match="'gpu'.*allowed.*cuda"):
+        registry.use([plugin(change)])
+
+
 def test_everything_that_members_name_can_be_imported_and_has_defaults():
     """Members of the project are not looked up where a plan is made."""
     names = set()

@@ -7,7 +7,7 @@ import importlib.util
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import FilePath
 from pydantic.dataclasses import dataclass
@@ -303,7 +303,7 @@ class Engine:
     serves: Callable[[Family, Search, SearchSettings], str | None]
     open: Code
     compute_types: tuple[str, ...] = ()
-    devices: tuple[str, ...] = ("cpu", "cuda")
+    devices: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda")
     modes: Mapping[str | None, str] = dataclasses.field(default_factory=dict)
     packages: tuple[str, ...] = ()
     exports: Identifier | None = None
