@@ -353,6 +353,7 @@ def cached_files(function: Any) -> list[Path]:
     return list(Path(function.stats.cache_path).glob(f"{stem}.*.nbi"))
 
 
+@functools.cache
 def usable(search: Any, try_out: Callable[[], None]) -> bool:
     """Whether Numba (the extra `fast`) is installed and compiles a search, or has compiled it before."""
     if not installed():

@@ -47,8 +47,12 @@ class LengthClasses(nn.Module):
         difference = beside(target_lengths, memory) - (memory.mask.sum(1) - 1)
         return difference.clamp(-self.limit, self.limit) + self.limit
 
-    def chosen(self, scores: Tensor, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
-        """The target length (B,) of `choice`, at least 1 and at most the model's positions."""
+    def predict(self, memory: Memory, choice: LengthChoice = MOST_PROBABLE, z: Tensor | None = None) -> Tensor:
+        """The target length of each sentence (B,): that of `choice`, or those that are given. Heads that read latents
+        need z (B, S, Z)."""
+        if choice.lengths is not None:
+            return choice.lengths
+        scores = self(memory) if z is None else self(memory, z)
         if choice.quantile is None:
             classes = scores.argmax(-1)
         else:
@@ -56,13 +60,14 @@ class LengthClasses(nn.Module):
             classes = (wide(scores).softmax(-1).cumsum(-1) < choice.quantile).sum(-1).clamp(max=2 * self.limit)
         return self.lengths(classes, memory, choice.lengthening)
 
-    def best(self, scores: Tensor, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
+    def likely(self, memory: Memory, count: int, lengthening: float = 0.0, z: Tensor | None = None) -> Tensor:
         """The `count` most probable target lengths (B, count), most probable first, different from each other.
 
         Classes of lengths that do not exist (below 1, or beyond the positions) count as the nearest length that
         does, with the largest score among its classes. Where a sentence has fewer lengths than `count`, the most
         probable one fills up.
         """
+        scores = self(memory) if z is None else self(memory, z)
         classes = torch.arange(scores.size(-1), device=scores.device).expand_as(scores)
         lengths = self.lengths(classes, memory, lengthening)
         # Lengths never fall from class to class, so that equal lengths are neighbours.
@@ -109,14 +114,6 @@ class LengthHead(LengthClasses):
             pooled = (memory.states * scores.softmax(-1).to(memory.states)[..., None]).sum(1)
         return self.outer(F.relu(self.inner(pooled + self.source_length[lengths])))
 
-    def predict(self, memory: Memory, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
-        """The target length of each sentence (B,), as `chosen`, or those that are given."""
-        return self.chosen(self(memory), memory, choice) if choice.lengths is None else choice.lengths
-
-    def likely(self, memory: Memory, count: int, lengthening: float = 0.0) -> Tensor:
-        """The `count` most probable target lengths (B, count), as `best`."""
-        return self.best(self(memory), memory, count, lengthening)
-
 
 class LatentLengthHead(LengthClasses):
     """A linear layer over the mean latent of a sentence (Shu et al. 2020, section 3.2): p(l | z).
@@ -137,11 +134,3 @@ class LatentLengthHead(LengthClasses):
             states = memory.states + self.projection(z.to(self.projection.weight.dtype))
         weights = memory.mask[..., None].to(states.dtype)
         return self.linear(((states * weights).sum(1) / weights.sum(1)).to(self.linear.weight.dtype))
-
-    def predict(self, memory: Memory, z: Tensor, choice: LengthChoice = MOST_PROBABLE) -> Tensor:
-        """The target length of each sentence (B,) under p(l|z), as `chosen`, or those that are given."""
-        return self.chosen(self(memory, z), memory, choice) if choice.lengths is None else choice.lengths
-
-    def likely(self, memory: Memory, z: Tensor, count: int, lengthening: float = 0.0) -> Tensor:
-        """The `count` most probable target lengths (B, count) under p(l|z), as `best`."""
-        return self.best(self(memory, z), memory, count, lengthening)

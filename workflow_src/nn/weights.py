@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -18,14 +17,6 @@ from workflow_src.types import Symbols
 ADVICE = "give weights of this model and configuration"
 
 
-@runtime_checkable
-class Counted(Protocol):
-    """A model whose weights are counts: their shapes follow from the text."""
-
-    def reshape(self, weights: dict[str, Tensor]) -> None:
-        """Give the parameters the shapes of `weights`."""
-
-
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Every parameter once, by its first name (a shared embedding is saved once)."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
@@ -36,8 +27,9 @@ def set_weights(model: nn.Module, weights: dict[str, Tensor], where: str | Path)
 
     Raises ArtifactError naming the first that is missing, unknown, of another shape or not finite.
     """
-    if isinstance(model, Counted):
-        model.reshape(weights)
+    # Shapes of weights that are counts follow from the text.
+    if reshape := getattr(model, "reshape", None):
+        reshape(weights)
     parameters = dict(model.named_parameters())
     for name in parameters:
         if name not in weights:

@@ -60,9 +60,11 @@ def test_without_a_model_there_is_the_bonus_alone():
 def test_code_that_is_older_than_what_it_calls_is_compiled_again(tmp_path, monkeypatch):
     monkeypatch.setattr(shared, "NUMBA", types.ModuleType("numba"))
     name = f"{Path(__file__).stem}.search-1.py311.nbi"
-    search = types.SimpleNamespace(
-        __module__=__name__, __name__="search", stats=types.SimpleNamespace(cache_path=str(tmp_path))
-    )
+
+    def search():
+        """Stands for compiled code."""
+
+    search.stats = types.SimpleNamespace(cache_path=str(tmp_path))
     old, new = tmp_path / name, tmp_path / name.replace("-1", "-2")
     # Functions that the search calls have their own file.
     helper = tmp_path / name.replace("search", "helper")

@@ -94,4 +94,4 @@ def test_lengths_come_from_the_mean_of_real_latents():
         logits = z[row, :source].mean(0) @ head.linear.weight.T + head.linear.bias
         assert torch.allclose(scores[row], logits, atol=1e-12)
         best = max(1, int(logits.argmax()) - 4 + source - 1)
-        assert int(head.chosen(scores, memory)[row]) == best == int(head.best(scores, memory, 3)[row, 0])
+        assert int(head.predict(memory, z=z)[row]) == best == int(head.likely(memory, 3, z=z)[row, 0])

@@ -21,7 +21,7 @@ class EnergyNetwork(LatentStack):
     differentiates_twice = True
     config: EnergyConfig
 
-    def __init__(self, config: EnergyConfig):
+    def __init__(self, config: EnergyConfig, *_vocabulary: int):
         super().__init__(config)
         self.head = nn.Linear(config.dim, 1)
         initialise(self)
@@ -50,8 +50,3 @@ class EnergyNetwork(LatentStack):
             finally:
                 self.stack.differentiate_twice = False
         return -gradient
-
-
-def build(config: EnergyConfig, _source_size: int, _target_size: int, _joint: bool) -> EnergyNetwork:
-    """It reads latents and the source states of its base: no vocabulary."""
-    return EnergyNetwork(config)

@@ -50,7 +50,7 @@ FAMILY = Family(
     searches=("delta", "prior-mean", "npd", "latent-search"),
     layers=lambda model, _objective: model.encoder_layers + model.layers + 2 * model.posterior_layers,
     traits=frozenset({LATENT, SOURCE_LATENT, LATENT_LENGTHS, BOUND, PARALLEL}),
-    start="workflow_src.families.lanmt.model:start",
+    start="workflow_src.families.lvm.model:start",
     rule="train_lvm",
     look=Look("#3d6b1f", dark="#9ccc65"),
     order=5,

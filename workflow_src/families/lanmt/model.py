@@ -19,7 +19,6 @@ from workflow_src.families.lanmt import LanmtConfig
 from workflow_src.nn.layers import Memory, Stack, attention_bias, dropout, initialise
 from workflow_src.nn.length import MOST_PROBABLE, LatentLengthHead, LengthChoice
 from workflow_src.nn.source_latents import LengthTransformation, SourceLatentModel, SourceLatents
-from workflow_src.nn.weights import copy_places, symbols_of
 from workflow_src.nn.widths import beside, places
 from workflow_src.types import EOS, PAD, wide, with_end
 
@@ -30,6 +29,10 @@ class SourceLatentVariableModel(SourceLatentModel):
     latents: SourceLatents
     # Position of the end symbol.
     extra_positions = 1
+    places = {
+        "encoder.": ("encoder.", "latents.target_encoder."),
+        "decoder.": ("decoder.", "latents.source_decoder."),
+    }
 
     def __init__(self, config: LanmtConfig, source_size: int, target_size: int, joint: bool):
         super().__init__(config, source_size, target_size, joint, barred=range(EOS))
@@ -66,7 +69,7 @@ class SourceLatentVariableModel(SourceLatentModel):
     def read(
         self, memory: Memory, z: Tensor, _mask: Tensor, choice: LengthChoice = MOST_PROBABLE, scored: bool = False
     ) -> tuple[Tensor, Tensor]:
-        lengths = self.length.predict(memory, z, choice)
+        lengths = self.length.predict(memory, choice, z)
         hidden, mask = self.hidden(memory, z, lengths + self.extra_positions)
         return self.read_symbols(self.logits(hidden), mask, scored)
 
@@ -82,23 +85,3 @@ class SourceLatentVariableModel(SourceLatentModel):
         words = (scores.gather(-1, labels[:, : mask.size(1), None])[..., 0] * mask).sum(1)
         classes = self.length.classes(memory, lengths)
         return words + wide(self.length(memory, z)).log_softmax(-1).gather(1, classes[:, None])[:, 0]
-
-
-# Where a transformer's layers go.
-PLACES = {
-    "encoder.": ("encoder.", "latents.target_encoder."),
-    "decoder.": ("decoder.", "latents.source_decoder."),
-}
-
-
-def start(
-    model: SourceLatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
-) -> list[str] | None:
-    """Start from a teacher's weights, or from another model's where names and shapes agree; at random without any.
-
-    Of a transformer, encoder, embeddings and output bias are taken, its encoder layers also for the posterior's
-    encoder, and its decoder layers for both decoders; returns the names of the parameters that were set.
-    """
-    if tensors is None:
-        return None
-    return copy_places(model, tensors, PLACES if family == "transformer" else {}, symbols_of(family))

@@ -31,7 +31,7 @@ def validate(_config: ElboConfig, _base: None = None) -> DevFigures:
         elbo, kl = evidence_lower_bound(model, memory, batch, DEV_SAMPLES, keys)
         mean, _ = model.posterior(memory, batch.target, memory.mask)
         outputs, _ = model.read(memory, mean, memory.mask)
-        lengths = model.length.predict(memory, model.prior(memory, memory.mask)[0])
+        lengths = model.length.predict(memory, z=model.prior(memory, memory.mask)[0])
         means: dict[str, Mean] = {
             "dev_elbo": (elbo.sum(), batch.num_target_tokens),
             "dev_kl": (kl.sum(), memory.mask.sum()),

@@ -6,6 +6,8 @@ decoder p(y|z,x) are each a stack of non-causal decoder layers over the same sou
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -21,6 +23,8 @@ from workflow_src.types import EOS, PAD, Batch, wide, with_end
 
 class LatentVariableModel(LatentModel, EncoderDecoder):
     """p(z|x), q(z|y,x) and p(y|z,x), and a head of target lengths."""
+
+    places = {"decoder.": ("prior_stack.", "posterior_stack.", "decoder_stack.")}
 
     def __init__(self, config: LvmConfig, source_size: int, target_size: int, joint: bool):
         # The end symbol is the only special symbol that may be put out, and only where targets have one.
@@ -100,18 +104,12 @@ class LatentVariableModel(LatentModel, EncoderDecoder):
         return (wide(logits).log_softmax(-1).gather(-1, labels[..., None])[..., 0] * mask).sum(1)
 
 
-# Where a transformer's layers go.
-PLACES = {"decoder.": ("prior_stack.", "posterior_stack.", "decoder_stack.")}
+def start(model: Any, tensors: dict[str, Tensor] | None, family: str | None, _base: None) -> list[str] | None:
+    """Start a model with latents from another model where names and shapes agree, at random without `tensors`.
 
-
-def start(
-    model: LatentVariableModel, tensors: dict[str, Tensor] | None, family: str | None, _base: None
-) -> list[str] | None:
-    """Start from another model where names and shapes agree, at random without `tensors`.
-
-    Of a transformer, encoder, embeddings and output bias are taken, and its decoder layers for all three stacks; of a
-    latent-variable model, everything. Returns the names of the parameters that were set.
+    Of a transformer, encoder, embeddings and output bias are taken, and its layers where the model's `places` say.
+    Returns the names of the parameters that were set.
     """
     if tensors is None:
         return None
-    return copy_places(model, tensors, PLACES if family == "transformer" else {}, symbols_of(family))
+    return copy_places(model, tensors, model.places if family == "transformer" else {}, symbols_of(family))

@@ -14,7 +14,7 @@ from workflow_src.types import wide
 class ScoreNetwork(LatentStack):
     """The direction itself, (B, T, Z) -> (B, T, Z)."""
 
-    def __init__(self, config: RefinerConfig):
+    def __init__(self, config: RefinerConfig, *_vocabulary: int):
         super().__init__(config)
         self.head = nn.Linear(config.dim, config.latent_dim)
         initialise(self)
@@ -25,8 +25,3 @@ class ScoreNetwork(LatentStack):
         """The direction (B, T, Z), a plain forward pass: it has gradients also where not `differentiable`."""
         del differentiable
         return wide(self.head(self.hidden(memory, z, mask)))
-
-
-def build(config: RefinerConfig, _source_size: int, _target_size: int, _joint: bool) -> ScoreNetwork:
-    """It reads latents and the source states of its base: no vocabulary."""
-    return ScoreNetwork(config)

@@ -279,12 +279,6 @@ def search(counts, symbols, values, probabilities, blank, width, gap, words, sta
     return scores[order], *outputs_of(tree, prefix, order[:limit])
 
 
-def vanished() -> ConfigError:
-    """The error for a sentence in which all prefixes have the probability 0."""
-    problem = "no translation has a probability any more"
-    return ConfigError("lm_weight", problem=problem, hint="use smaller values of lm_weight and word_bonus")
-
-
 class PrefixBeam:
     """The search for the row of a sentence; probabilities of the language model are cached across sentences.
 
@@ -340,7 +334,8 @@ class PrefixBeam:
             limit,
         )
         if not len(outputs[0]):
-            raise vanished()
+            problem = "no translation has a probability any more"
+            raise ConfigError("lm_weight", problem=problem, hint="use smaller values of lm_weight and word_bonus")
         return outputs
 
 

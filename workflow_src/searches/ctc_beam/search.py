@@ -24,30 +24,21 @@ from workflow_src.searches.ctc_beam.compiled import PrefixBeam
 from workflow_src.types import Hypotheses, LanguageModel, Networks, wide
 
 
-@functools.cache
-def _fast() -> bool:
-    """Whether the search is compiled."""
-    return usable(compiled.search, compiled.try_out)
-
-
-def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> PrefixBeam:
-    """The beam search of rows: compiled where possible."""
-    return _beam(blank, settings.beam, settings.beam_threshold, language_model, settings.lm_weight, settings.word_bonus)
-
-
 @functools.lru_cache(maxsize=1)
-def _beam(
-    blank: int,
-    width: int,
-    threshold: float | None,
-    language_model: LanguageModel | None,
-    lm_weight: float,
-    word_bonus: float,
-) -> PrefixBeam:
-    """`beam_of`, cached: the next batch can use cached probabilities of the language model."""
+def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel | None) -> PrefixBeam:
+    """The beam search of rows, compiled where possible; cached, so that the next batch can use cached probabilities of
+    the language model."""
     # Compiling takes long, and other language models are computed uncompiled.
     compilable = language_model is None or isinstance(language_model, NgramModel)
-    return PrefixBeam(blank, width, threshold, language_model, lm_weight, word_bonus, fast=compilable and _fast())
+    return PrefixBeam(
+        blank,
+        settings.beam,
+        settings.beam_threshold,
+        language_model,
+        settings.lm_weight,
+        settings.word_bonus,
+        fast=compilable and usable(compiled.search, compiled.try_out),
+    )
 
 
 def hypotheses_of_rows(

@@ -70,18 +70,12 @@ def try_out() -> None:
     beam(row, np.zeros(3, np.float32), np.zeros((3, 3), np.float32))
 
 
-@functools.cache
-def _fast() -> bool:
-    """Whether the search is compiled."""
-    return usable(compiled.search, try_out)
-
-
 @functools.lru_cache(maxsize=1)
 def beam_of(settings: GraphBeamSettings, classes: int, language_model: LanguageModel | None) -> PrefixBeam:
     """The search for sentences, compiled where possible; cached, so that the next batch can use what it remembers."""
     # Compiling takes long, and other language models are computed uncompiled.
     compilable = language_model is None or isinstance(language_model, NgramModel)
-    return PrefixBeam(settings, classes, language_model, fast=compilable and _fast())
+    return PrefixBeam(settings, classes, language_model, fast=compilable and usable(compiled.search, try_out))
 
 
 class GraphBeam(SearchModule):

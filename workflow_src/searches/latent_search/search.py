@@ -64,7 +64,7 @@ class LatentSearch(SearchModule):
         rows = torch.arange(len(memory.mask), device=memory.mask.device).repeat_interleave(settings.samples)
         memory = memory.select(rows)
         z = self._refined(model, memory, memory.mask, settings.samples)
-        lengths = self._readable(model.length.likely(memory, z, settings.lengths, settings.lengthening))
+        lengths = self._readable(model.length.likely(memory, settings.lengths, settings.lengthening, z))
         rows = torch.arange(len(z), device=z.device).repeat_interleave(lengths.size(1))
         memory = memory.select(rows)
         return model.read(memory, z[rows], memory.mask, LengthChoice(lengths=lengths.flatten()), self.ranks)

@@ -109,7 +109,7 @@ def output_of(kind, model, memory, z):
     if kind in ("lvm", "ending"):
         first = EOS if kind == "ending" else EOS + 1
         return decode(model, memory, z, torch.ones(z.shape[:2], dtype=torch.bool))[..., first:].argmax(-1) + first
-    positions = {"z": z} if kind == "nat" else {"z": z, "positions": model.length.predict(memory, z) + 1}
+    positions = {"z": z} if kind == "nat" else {"z": z, "positions": model.length.predict(memory, z=z) + 1}
     hidden, mask = model.hidden(memory, **positions)
     return model.output(model.logits(hidden).argmax(-1), mask)
 

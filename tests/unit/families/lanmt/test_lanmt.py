@@ -25,9 +25,9 @@ from workflow_src.decoding.candidates import unpadded
 from workflow_src.decoding.refinement import delta_step
 from workflow_src.errors import ConfigError
 from workflow_src.families import refiners
-from workflow_src.families.lanmt.model import start
 from workflow_src.families.lanmt.objective import elbo_loss
 from workflow_src.families.lanmt.validation import validate
+from workflow_src.families.lvm.model import start
 from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.latents import evidence_lower_bound
 from workflow_src.losses.score_matching import latents_and_goals, score_matching

@@ -36,10 +36,3 @@ def test_no_position_sees_a_later_one():
     before, after = model.hidden(memory, batch.target), model.hidden(memory, changed)
     assert torch.equal(before[:, :4], after[:, :4])
     assert not torch.allclose(before[:, 4:], after[:, 4:])
-
-
-def test_probabilities_of_all_next_words_sum_to_one():
-    model, _ = make("pre", False)
-    batch = pairs([4], [2])
-    logits = model.logits(model.hidden(model.encode(batch.source), batch.target))
-    assert logits.softmax(-1).sum(-1).tolist() == [pytest.approx([1] * 3, abs=1e-12)]

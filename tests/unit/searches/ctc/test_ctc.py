@@ -330,11 +330,10 @@ def test_threads_share_what_is_remembered(language_model, monkeypatch, kind):
 @pytest.fixture
 def chosen(monkeypatch):
     """The output of the search that is chosen, without its cache, and whether it is compiled."""
-    from workflow_src.searches.ctc_beam import search
 
     def choose(model):
-        search._fast.cache_clear()
-        search._beam.cache_clear()
+        shared.usable.cache_clear()
+        beam_of.cache_clear()
         settings = CtcBeamSettings(beam=3, language_model=model and "lm", lm_weight=0.37)
         beam = beam_of(SIZE - 1, settings, model)
         tried = []
@@ -344,8 +343,8 @@ def chosen(monkeypatch):
         return bool(tried)
 
     yield choose
-    search._fast.cache_clear()
-    search._beam.cache_clear()
+    shared.usable.cache_clear()
+    beam_of.cache_clear()
 
 
 def test_the_compiled_search_serves_n_gram_models_and_none(numba, chosen, language_model, caplog):

@@ -337,7 +337,7 @@ def test_viterbi_merges_equal_neighbours_where_the_setting_says_so_alone():
 def test_nothing_is_compiled_for_a_language_model_of_another_kind(model, language_model, monkeypatch):
     from workflow_src.searches.graph_beam import search
 
-    monkeypatch.setattr(search, "_fast", lambda: pytest.fail("compiled"))
+    monkeypatch.setattr(search, "usable", lambda *_: pytest.fail("compiled"))
     networks = {"model": model, "language_model": Carried(Wrapped(language_model))}
     settings = GraphBeamSettings(beam=2, language_model="lm")
     assert searched(networks, PAIRS.source, settings).tokens
@@ -353,7 +353,7 @@ def test_without_numba_outputs_are_the_same(model, language_model, kind, monkeyp
     settings = GraphBeamSettings(beam=3, word_bonus=0.5, **fields)
     expected = searched(networks, PAIRS.source, settings)
     search.beam_of.cache_clear()
-    monkeypatch.setattr(search, "_fast", lambda: False)
+    monkeypatch.setattr(search, "usable", lambda *_: False)
     actual = searched(networks, PAIRS.source, settings)
     search.beam_of.cache_clear()
     assert actual.tokens == expected.tokens and actual.scores == pytest.approx(expected.scores, abs=1e-12)

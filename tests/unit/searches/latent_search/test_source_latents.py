@@ -108,7 +108,7 @@ def test_draws_are_those_of_one_candidate_at_a_time(model, batch):
         tried = []
         for draw in range(4):
             z = mean + 2.0 * deviation * table[draw, : mean.size(1)]
-            length = int(model.length.predict(memory, z))
+            length = int(model.length.predict(memory, z=z))
             lengths.add((row, length))
             tried.append(best_words(model, memory, z, length))
         tokens, score = max(tried, key=lambda pair: pair[1])
