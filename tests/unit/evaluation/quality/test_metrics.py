@@ -126,16 +126,15 @@ def test_variants_differ_by_repetitions_only():
     assert variants["sentences"] == len(REFERENCES)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_validity_is_the_share_judged_valid(turned, monkeypatch):
-    """The grammar takes the German sentence first, whatever the direction."""
-    monkeypatch.setattr("workflow_src.data.toy.grammar.ToyGrammar.is_valid", lambda _, *pair: pair == ("x", "b"))
-    pairs = [("x", "a"), ("x", "b"), ("x", "c"), ("y", "b")]
-    german, english = (list(side) for side in zip(*pairs, strict=True))
-    sources, outputs, corpus = german, english, Corpus("de", "en", generated=True)
-    if turned:
-        sources, outputs, corpus = english, german, Corpus("en", "de", generated=True)
-    assert score(outputs, ["a"] * 4, corpus, sources=sources)["validity"] == 0.25
+ORCHARD = {"de": "Anna aß einen Apfel.", "en": "Anna ate an apple."}
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
+def test_validity_is_the_share_judged_valid(source, target):
+    """Outputs that are no sentences of the grammar are invalid, in both directions."""
+    outputs = [ORCHARD[target], "Anna Anna.", "", ORCHARD[target].replace("Anna", "Peter")]
+    corpus = Corpus(source, target, generated=True)
+    assert score(outputs, ["a"] * 4, corpus, sources=[ORCHARD[source]] * 4)["validity"] == 0.25
 
 
 def test_bad_input_is_named():
