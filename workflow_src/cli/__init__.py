@@ -198,7 +198,8 @@ def pages(output: Path) -> tuple[Path, Path]:
         default=[],
         metavar="FILE",
         help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
-        "CORPUS --> or <!-- leaderboard: experiment NAME --> and <!-- /leaderboard -->",
+        "CORPUS --> (both may end in: without EXPERIMENT …) or <!-- leaderboard: experiment NAME --> and "
+        "<!-- /leaderboard -->",
     ),
 )
 def leaderboard(arguments: argparse.Namespace) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from workflow_src.errors import ArtifactError, short_repr
@@ -16,11 +18,21 @@ TEXT = "str"
 COUNT = "Int64"
 NUMBER = "float64"
 BOOL = "bool"
+
+
+def finite(text: str) -> float:
+    """The number that a text is. Raises ValueError for one that is not finite."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
+
+
 # How cells are read. Absent text is empty, and absent numbers are unknown.
 CELLS: dict[str, Callable[[str], Any]] = {
     TEXT: str,
-    COUNT: int,
-    NUMBER: float,
+    COUNT: np.int64,
+    NUMBER: finite,
     BOOL: {"True": True, "False": False}.__getitem__,
 }
 
@@ -68,7 +80,7 @@ def read_csv(path: Path, types: Mapping[str, str], advice: str, optional: Sequen
         for column, text in zip(heads, cells, strict=True):
             try:
                 entry[column] = CELLS[types[column]](text) if text else None
-            except (ValueError, KeyError):
+            except (ValueError, KeyError, OverflowError):
                 raise ArtifactError(path, f"has {short_repr(text)} as {column}", advice, line=line) from None
         entries.append(entry)
     return as_table(entries, types).set_axis([line for line, _ in rows])

@@ -7,7 +7,6 @@ table of its report (`config.experiment.removal`).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ import pandas as pd
 
 from workflow_src.errors import ArtifactError, short_repr
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.csv_tables import TEXT, as_csv, read_csv
+from workflow_src.evaluation.report.csv_tables import TEXT, as_csv, finite, read_csv
 from workflow_src.evaluation.report.results import KEY, Mean, Results, means, read_results
 from workflow_src.registry import main_metric, project_metrics
 
@@ -133,9 +132,10 @@ def _is_object(text: str) -> bool:
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        finite(text)
     except ValueError:
         return False
+    return True
 
 
 def merge(row_lists: Iterable[Iterable[dict[str, str]]]) -> list[dict[str, str]]:

@@ -56,7 +56,7 @@ def test_results_survive_writing_to_the_last_digit(tmp_path):
     pd.testing.assert_frame_equal(loaded.rows, measured.rows)
     pd.testing.assert_frame_equal(loaded.figures, measured.figures)
     measured.record.provenance.update(loaded.record.provenance)
-    assert loaded.record == measured.record and loaded.reference == ("teacher", "beam-4")
+    assert loaded.record == measured.record and loaded.record.reference == ("teacher", "beam-4")
 
 
 def test_names_that_look_like_missing_values_are_names(tmp_path):
@@ -72,6 +72,8 @@ def test_names_that_look_like_missing_values_are_names(tmp_path):
         ("bleu,30.0,", "bleu,,", ("no number", "line 2")),
         ("bleu,30.0,", "bleu,high,", ("'high' as value", "line 2")),
         ("delta-2,1,", "delta-2,one,", ("'one' as seed",)),
+        ("delta-2,1,", "delta-2,99999999999999999999,", ("as seed", "line 2")),
+        ("30.0,29.0,31.0", "30.0,29.0,inf", ("'inf' as high", "line 2")),
         (",,\n", ",\n", ("cells",)),
         ("\ntest,lvm,delta-2,1,none,bleu,30.0,", "\n\ntest,lvm,delta-2,1,none,bleu,130.0,", ("bounds", "line 3")),
         ("\ntest,lvm,delta-2,1,none,bleu,30.0,", "\n\ntest,lvm,delta-2,1,none,bleu,high,", ("as value", "line 3")),
