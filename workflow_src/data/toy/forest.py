@@ -9,7 +9,6 @@ its analyses; the other side of the forest is the set of its translations.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -67,11 +66,6 @@ class _Trie:
         self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
 
 
-def _cumulative_weights(rules: Iterable[Rule]) -> list[float]:
-    """The weights of rules, added up: those of `random.choices`."""
-    return list(itertools.accumulate(rule.weight for rule in rules))
-
-
 class Grammar:
     """Rules by symbol, with a sampler and a memoising left-to-right parser for either side."""
 
@@ -80,18 +74,13 @@ class Grammar:
         self.rules: dict[Symbol, list[Rule]] = {}
         for rule in rules:
             self.rules.setdefault(rule.symbol, []).append(rule)
-        self._weights = {symbol: _cumulative_weights(rules) for symbol, rules in self.rules.items()}
         self._tries: tuple[dict, dict] = ({}, {})
         self._firsts: tuple[dict, dict] = ({}, {})
 
     def sample(self, random_: random.Random, rules: Sequence[Rule]) -> Node:
         """A random derivation that begins with one of `rules`, as a node with one option everywhere."""
-        return self._sample(random_, rules, _cumulative_weights(rules))
-
-    def _sample(self, random_: random.Random, rules: Sequence[Rule], weights: Sequence[float]) -> Node:
-        rule = random_.choices(rules, cum_weights=weights)[0]
-        children = [self._sample(random_, self.rules[slot], self._weights[slot]) for slot in rule.slots]
-        return Node([(rule, tuple(children))])
+        rule = random_.choices(rules, [rule.weight for rule in rules])[0]
+        return Node([(rule, tuple(self.sample(random_, self.rules[slot]) for slot in rule.slots))])
 
     def parse(self, side: int, tokens: Sequence[str]) -> Node | None:
         """The forest of all analyses of `tokens` as a whole sentence; None when there is none."""

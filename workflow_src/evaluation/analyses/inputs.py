@@ -105,7 +105,7 @@ def target_ids(subwords: Subwords) -> dict[str, int]:
     return {piece: number for number, piece in enumerate(subwords.names()["target"])}
 
 
-def outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
+def read_outputs(path: Path, ids: dict[str, int], count: int) -> list[list[int]]:
     """Subword ids of translations from their details; `ids` are those of `target_ids`.
 
     Raises ArtifactError where the file does not fit.

@@ -4,7 +4,7 @@ import pytest
 import torch
 from miniatures import AUTOREGRESSIVE, nat
 
-from workflow_src.evaluation.analyses.energies.measure import Scored, energies, summaries
+from workflow_src.evaluation.analyses.energies.measure import energies, summaries
 from workflow_src.types import EOS
 
 SOURCES = [[5, 6, 7], [], [8], [9, 4, 5, 6], [3] * 70, [7, 7]]
@@ -36,9 +36,8 @@ def test_an_impossible_output_has_no_energy():
 def test_means_are_over_the_sentences_of_which_all_outputs_are_scored():
     """Otherwise a row would gain by outputs that cannot be scored."""
     outputs = [[1, 2, 3], [1], [], [5]]
-    one, other = Scored(outputs, {"a": [4.0, None, 8.0, 90.0]}), Scored(outputs, {"a": [1.0, 2.0, 3.0, None]})
-    nothing = Scored(outputs, {"a": [None] * 4})
-    first, second, third = (by_scorer["a"] for by_scorer in summaries([one, other, nothing]))
+    one, other, nothing = [4.0, None, 8.0, 90.0], [1.0, 2.0, 3.0, None], [None] * 4
+    first, second, third = summaries([outputs] * 3, [one, other, nothing])
     assert first == {
         "sentences": 2,
         "unscored": 1,
@@ -49,8 +48,5 @@ def test_means_are_over_the_sentences_of_which_all_outputs_are_scored():
     assert (second["sentences"], second["energy_per_sentence"], second["energy_per_token"]) == (2, 2.0, 4.0 / 5)
     unknown = dict.fromkeys(("energy_per_sentence", "error", "energy_per_token"))
     assert third == {"sentences": 0, "unscored": 4} | unknown
-    assert summaries([one])[0]["a"]["energy_per_sentence"] == pytest.approx(102.0 / 3)
-    assert summaries([Scored([[1, 2]], {"a": [3.0]})])[0]["a"]["error"] == 0.0
-    # Scorers score different sentences.
-    (both,) = summaries([Scored(outputs, {"a": [4.0, None, 8.0, 90.0], "b": [1.0, 1.0, 1.0, 1.0]})])
-    assert [both["a"]["sentences"], both["b"]["sentences"]] == [3, 4]
+    assert summaries([outputs], [one])[0]["energy_per_sentence"] == pytest.approx(102.0 / 3)
+    assert summaries([[[1, 2]]], [[3.0]])[0]["error"] == 0.0

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from workflow_src.data.bleu import corpus_bleu
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
@@ -25,7 +24,6 @@ from workflow_src.evaluation.analyses.inputs import Inputs, gain_figures, senten
 from workflow_src.evaluation.analyses.networks import entry_settings, traces_of
 from workflow_src.jobs import log
 from workflow_src.losses.common import gaussian_kl
-from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import LatentModel
 from workflow_src.spec import MODEL
 from workflow_src.types import EOS, Batch, Networks
@@ -73,27 +71,17 @@ def bounds(
     @functools.cache
     def bound(output: tuple[int, ...]) -> float:
         target = torch.tensor([output], dtype=torch.int64, device=device)
-        return _bound(model, memory, target, settings.samples, sentence_generator(settings.seed, sentence))
+        mask = model.batch_mask(Batch(memory.tokens, target))
+        mean, deviation = model.posterior(memory, model.whole_target(target), mask)
+        kl = float(gaussian_kl(mean, deviation, *model.prior(memory, mask)).double().sum())
+        generator = sentence_generator(settings.seed, sentence)
+        noise = torch.randn((settings.samples, *mean.shape[1:]), generator=generator).to(mean)
+        z = mean + deviation * noise
+        rows = torch.zeros(settings.samples, dtype=torch.int64, device=device)
+        likelihood = model.log_likelihood(memory.select(rows), z, target.expand(settings.samples, -1))
+        return float(likelihood.double().mean()) - kl
 
     return [bound(tuple(output)) for output in outputs]
-
-
-def _bound(
-    model: LatentModel,
-    memory: Memory,
-    target: Tensor,
-    samples: int,
-    generator: torch.Generator,
-) -> float:
-    """The bound of target (1, T), not padded."""
-    mask = model.batch_mask(Batch(memory.tokens, target))
-    mean, deviation = model.posterior(memory, model.whole_target(target), mask)
-    kl = float(gaussian_kl(mean, deviation, *model.prior(memory, mask)).double().sum())
-    noise = torch.randn((samples, *mean.shape[1:]), generator=generator).to(mean)
-    z = mean + deviation * noise
-    rows = torch.zeros(samples, dtype=torch.int64, device=target.device)
-    likelihood = model.log_likelihood(memory.select(rows), z, target.expand(samples, -1))
-    return float(likelihood.double().mean()) - kl
 
 
 def standstill(trace: Sequence[Output]) -> int | None:

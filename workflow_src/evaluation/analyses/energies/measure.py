@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from workflow_src.data.batching import pad
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.evaluation.analyses.energies import EnergiesSettings, names
-from workflow_src.evaluation.analyses.inputs import Inputs, outputs, standard_error, target_ids
+from workflow_src.evaluation.analyses.inputs import Inputs, read_outputs, standard_error, target_ids
 from workflow_src.evaluation.analyses.networks import at_lengths, translate_with
 from workflow_src.evaluation.quality import metrics
 from workflow_src.jobs import log
@@ -32,13 +31,11 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
     sources, targets = subwords.encode_source(source), subwords.encode_target(target, source)
     ids = target_ids(subwords)
     described: list[dict[str, Any]] = [{"label": "references"}]
-    scored = [Scored.of(scorers, sources, targets, settings.batch)]
+    outputs = [targets]
     for row in inputs.rows:
         removal = row["repetitions_removed"]
-        row_outputs = collapsed(removal, outputs(Path(row["details"]), ids, len(sources)), subwords, source)
+        outputs.append(collapsed(removal, read_outputs(Path(row["details"]), ids, len(sources)), subwords, source))
         described.append({key: row[key] for key in ("system", "name", "seed", "repetitions_removed")})
-        scored.append(Scored.of(scorers, sources, row_outputs, settings.batch))
-        log.info("scored %s %s, seed %s", row["system"], row["name"], row["seed"])
     for entry in inputs.searches:
         removal, translator = entry["repetitions_removed"], inputs.translator(entry["system"])
         tokens = translate_at_lengths(translator, entry["settings"], sources, targets, settings.batch)
@@ -47,18 +44,20 @@ def measure(inputs: Inputs, settings: EnergiesSettings) -> dict[str, Any]:
         # Symbols that the model's family adds to the vocabulary are none of the scorer's.
         scorer_ids = [[ids[piece] for piece in subwords.pieces_target(output)] for output in tokens]
         described.append({key: entry[key] for key in ("system", "name", "repetitions_removed")} | bleu)
-        row_outputs = collapsed(removal, scorer_ids, subwords, source)
-        scored.append(Scored.of(scorers, sources, row_outputs, settings.batch))
+        outputs.append(collapsed(removal, scorer_ids, subwords, source))
         log.info("%s %s at the references' lengths: BLEU %.2f", entry["system"], entry["name"], bleu["bleu"])
-    figures = [
-        [entry | {"scorer": scorer} | energy for scorer, energy in by_scorer.items()]
-        for entry, by_scorer in zip(described, summaries(scored), strict=True)
-    ]
+    rows: list[list[dict[str, Any]]] = [[] for _ in described]
+    for name, scorer in scorers.items():
+        network: Any = scorer.network
+        values = [energies(network, sources, ours, settings.batch, scorer.runtime.device) for ours in outputs]
+        log.info("%s scored %d outputs of %d sentences", name, len(outputs), len(sources))
+        for listed, entry, figures in zip(rows, described, summaries(outputs, values), strict=True):
+            listed.append(entry | {"scorer": name} | figures)
     in_main_table = 1 + len(inputs.rows)
     removed = {entry["repetitions_removed"] for entry in inputs.searches}
     return {
-        "rows": list(itertools.chain(*figures[:in_main_table])),
-        "at_reference_lengths": list(itertools.chain(*figures[in_main_table:])),
+        "rows": list(itertools.chain(*rows[:in_main_table])),
+        "at_reference_lengths": list(itertools.chain(*rows[in_main_table:])),
         "remove_repetitions": removed.pop() if removed else "none",
     }
 
@@ -111,41 +110,20 @@ def energies(
     return values
 
 
-@dataclasses.dataclass(frozen=True)
-class Scored:
-    """Outputs (subword ids) of all sentences, and by the name of each scorer their energies; None: it scores none."""
+def summaries(
+    outputs: Sequence[Sequence[Sequence[int]]], energies: Sequence[Sequence[float | None]]
+) -> list[dict[str, Any]]:
+    """Energies under one scorer, for each of several outputs of the same sentences.
 
-    outputs: Sequence[Sequence[int]]
-    energies: Mapping[str, Sequence[float | None]]
-
-    @classmethod
-    def of(
-        cls, scorers: Mapping[str, Any], sources: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]], batch: int
-    ) -> Scored:
-        """The outputs, scored by translators by name."""
-        return cls(
-            outputs,
-            {
-                name: energies(scorer.network, sources, outputs, batch, scorer.runtime.device)
-                for name, scorer in scorers.items()
-            },
-        )
-
-
-def summaries(scored: Sequence[Scored]) -> list[dict[str, dict[str, Any]]]:
-    """Energies by scorer, for each of several outputs of the same sentences.
-
-    Means of a scorer are over the sentences of which it can score every output, so that they compare. Outputs of which
-    it can score none have no mean.
+    Means are over the sentences of which it can score every output, so that they compare. Outputs of which it can score
+    none have no mean.
     """
-    figures: list[dict[str, dict[str, Any]]] = [{} for _ in scored]
-    for name in scored[0].energies:
-        columns = [one.energies[name] for one in scored]
-        usable = [column for column in columns if any(value is not None for value in column)]
-        common = [number for number, values in enumerate(zip(*usable, strict=True)) if None not in values]
-        for of_outputs, one, column in zip(figures, scored, columns, strict=True):
-            of_outputs[name] = summary(column, one.outputs, common if column in usable else [])
-    return figures
+    usable = [values for values in energies if any(value is not None for value in values)]
+    common = [number for number, values in enumerate(zip(*usable, strict=True)) if None not in values]
+    return [
+        summary(values, ours, common if values in usable else [])
+        for values, ours in zip(energies, outputs, strict=True)
+    ]
 
 
 def summary(

@@ -18,7 +18,7 @@ import networkx
 import numpy as np
 import torch
 
-from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, outputs, target_ids
+from workflow_src.evaluation.analyses.inputs import BATCH, Inputs, read_outputs, target_ids
 from workflow_src.evaluation.analyses.networks import posterior_latents
 from workflow_src.evaluation.analyses.reordering import ReorderingSettings
 from workflow_src.jobs import log
@@ -75,7 +75,7 @@ def _pairs(inputs: Inputs, settings: ReorderingSettings) -> Pairs:
     (row,) = inputs.rows
     path, subwords = Path(row["details"]), inputs.translator(inputs.searches[0]["system"]).subwords
     sentences = inputs.sentences(settings.sentences)
-    translations = outputs(path, target_ids(subwords), sentences.lines)
+    translations = read_outputs(path, target_ids(subwords), sentences.lines)
     targets = subwords.encode_target(sentences.targets, sentences.sources)
     sides = targets, [translations[number] for number in sentences.numbers]
     texts = subwords.decode_target(sides[0], sentences.sources), subwords.decode_target(sides[1], sentences.sources)
