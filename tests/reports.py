@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
+from collections import Counter
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -48,35 +50,52 @@ def bundle_description(search: str, normalisation: NormalisationConfig | None = 
     }
 
 
-class Tables(HTMLParser):
-    """The tables of a page: classes of the elements around each, and its cells as (tag, classes, text)."""
+class Page(HTMLParser):
+    """What a page is made of: its tags and attributes, what it loads, its text and that of its figures, its tables."""
 
     VOID = {"meta", "br", "path", "use", "rect", "link"}
 
     def __init__(self, page: str):
         super().__init__()
+        # Tags that are not closed, with their classes.
         self.open = []
-        self.around = []
-        self.cells = []
+        self.tags, self.attributes, self.loads = Counter(), set(), []
+        self.text, self.drawn = [], []
+        # Classes of the elements around each table, its own, and its rows of cells: [tag, classes, text].
+        self.tables = []
         self.feed(page)
+        self.close()
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Texts of the rows of all tables."""
+        return [[text for _, _, text in row] for _, _, rows in self.tables for row in rows]
 
     def handle_starttag(self, tag, attributes):
-        classes = set((dict(attributes).get("class") or "").split())
+        values = dict(attributes)
+        classes = set((values.get("class") or "").split())
+        self.tags[tag] += 1
+        self.attributes |= values.keys()
+        self.loads += [values[name] for name in ("src", "href", "xlink:href", "srcset", "data") if name in values]
         if tag == "table":
-            self.around.append(set().union(*(outer for _, outer in self.open)))
-            self.cells.append((classes, []))
-        if tag in ("td", "th"):
-            self.cells[-1][1].append([tag, classes, ""])
+            self.tables.append((set().union(*(outer for _, outer in self.open)), classes, []))
+        elif tag == "tr":
+            self.tables[-1][2].append([])
+        elif tag in ("td", "th"):
+            self.tables[-1][2][-1].append([tag, classes, ""])
         if tag not in self.VOID:
             self.open.append((tag, classes))
 
     def handle_endtag(self, tag):
         if tag not in self.VOID:
-            self.open.pop()
+            assert self.open.pop()[0] == tag, f"</{tag}> closes another tag"
 
     def handle_data(self, data):
-        if self.open and self.open[-1][0] not in ("style", "caption") and {"td", "th"} & {tag for tag, _ in self.open}:
-            self.cells[-1][1][-1][2] += data
+        tags = {tag for tag, _ in self.open}
+        (self.drawn if "svg" in tags else self.text).append(data)
+        # Without the number of a row, which pictures refer to.
+        if {"td", "th"} & tags and not ("small" in tags and data.startswith("#")):
+            self.tables[-1][2][-1][-1][2] += data + " "
 
 
 def assert_tables_fit(page: str) -> None:
@@ -88,10 +107,11 @@ def assert_tables_fit(page: str) -> None:
     styles = [(selector.strip(), body) for selectors, body in rules for selector in selectors.split(",")]
     assert {selector for selector, body in styles if "nowrap" in body} == {".main td", ".plain td.num"}
     assert any(selector == ".scroll" and "overflow-x: auto" in body for selector, body in styles)
-    tables = Tables(page)
-    assert tables.around and all("scroll" in around for around in tables.around)
-    for table_classes, cells in tables.cells:
-        fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in table_classes or "num" in classes)]
+    tables = Page(page).tables
+    assert tables and all("scroll" in around for around, _, _ in tables)
+    for _, own, rows in tables:
+        cells = itertools.chain.from_iterable(rows)
+        fixed = [text for tag, classes, text in cells if tag == "td" and ("main" in own or "num" in classes)]
         assert not [text for text in fixed if re.search(r"[^\W\d_]{2}", text)]
 
 
@@ -167,9 +187,6 @@ def manifest(decodes=DECODES, systems=SYSTEMS, picked=(), seeds=(1,), splits=("t
         for number, seed in enumerate(seeds)
     }
     return Manifest.of(plan, chosen.__getitem__)
-
-
-JSON = ("settings", "chosen", "latency_rounds", "disturbed_rounds")
 
 
 # What describes a row of rows.csv unless a test says otherwise.

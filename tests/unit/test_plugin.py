@@ -357,7 +357,7 @@ def test_its_series_is_a_curve_and_its_legend_its_title(package):
     qualities = {row.quality: Quality(**scored(20.0 + number)) for number, row in enumerate(manifest.rows)}
     speed = reports.speed(*(reports.timed(*decode.key, 2.0) for decode in manifest.decodes))
     groups = tables.groups(results.build(manifest, qualities, speed=speed), "test", manifest, "none")
-    assert [group.key for group in groups] == ["teacher", "lvm", "bag"]
+    assert [group.head.name for group in groups] == ["teacher", "lvm", "bag"]
     curves = [[line.name for line in curve.lines] for curve in figures.curves_of(groups) if curve.group == "bag"]
     assert curves == [
         ["unrepeat-0", "unrepeat-2"],

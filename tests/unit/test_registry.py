@@ -681,7 +681,7 @@ def test_an_engine_whose_export_cannot_have_a_rule_is_refused(plugin, exports, e
 def test_an_engine_of_unknown_devices_is_refused(plugin):
     engine = "dataclasses.replace(ENGINES[0], name='wrong', devices=('gpu',))"
     change = f"from workflow_src.engines import ENGINES\nPLUGIN = dataclasses.replace(PLUGIN, engines=({engine},))"
-    with pytest.raises(DeclarationError, match="'gpu'.*allowed.*cuda"):
+    with pytest.raises(DeclarationError, match=r"'gpu'.*allowed.*cuda"):
         registry.use([plugin(change)])
 
 

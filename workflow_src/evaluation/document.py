@@ -180,13 +180,11 @@ class Beside:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """A section with a number. `anchor` is the target of links to it, and `link` the text of that in the head of the
-    page."""
+    """A section with a number. `anchor` is the target of links to it, of which one is in the head of the page."""
 
     title: str
     blocks: Sequence[Block]
     anchor: str = ""
-    link: str = ""
 
 
 Block = Heading | Paragraph | Points | Command | Table | Picture | Example | Fold | Beside | Section

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import analysed
 import pytest
 import reports
 from refusals import fields_of
-from reports import assert_tables_fit, squeezed
+from reports import Page, assert_tables_fit, squeezed
 from stage_words import start_stage
 from titles import BLEU, DELTA, DELTA_1, ENERGY_1, GREEDY, SCORE_1, SCORE_4, VALID
 
@@ -33,45 +32,6 @@ PICTURES = ("learning_curves", "quality_speed", "latencies", "refinement", "time
 def _build(words):
     start_stage(report, words)
     return Path(words[words.index("--output-folder") + 1])
-
-
-class Page(HTMLParser):
-    """Collects what a page loads, its tags, and the rows of its tables."""
-
-    VOID = {"meta", "br", "path", "use", "rect", "link"}
-
-    def __init__(self, text):
-        super().__init__()
-        self.loads = []
-        self.tags = []
-        self.open = []
-        self.rows = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href", "srcset", "data")]
-        if tag not in self.VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th") and self.rows:
-            self.rows[-1].append("")
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags.append(tag)
-        self.loads += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag, f"</{tag}> closes another tag"
-
-    def handle_data(self, data):
-        # Without the number of a row, which pictures refer to.
-        is_number = "small" in self.open and data.startswith("#")
-        if {"td", "th"} & set(self.open) and self.rows and self.rows[-1] and not is_number:
-            self.rows[-1][-1] += data + " "
 
 
 @pytest.fixture

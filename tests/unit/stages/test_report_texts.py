@@ -4,14 +4,13 @@ import csv
 import io
 import json
 import xml.etree.ElementTree as ET
-from collections import Counter
-from html.parser import HTMLParser
 
 import analysed
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from reports import Page
 from stage_words import start_stage
 
 from workflow_src.evaluation import charts
@@ -22,38 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 NAMES = {"a_b_": "transformer", "lvm": "lvm", "x-y-": "lvm"}
 # Formulas (two of them damaged), tags, entities, attributes, Markdown, and what pages replace in figures.
 WORDS = '_$$ \\frac{ $x^2$ **a** [d](e) ~~f~~ id="c" url(#d) $$ $ \\$ {}% <nasty> &amp; | `x` _y_ **z** ]]> --> \x01'
-
-
-class Texts(HTMLParser):
-    """Text of a page, or of its figures alone; its tags, its attributes, and what was not closed."""
-
-    VOID = {"meta", "br", "path", "use", "rect", "link"}
-
-    def __init__(self, page):
-        super().__init__()
-        self.open = []
-        self.tags = Counter()
-        self.attributes = set()
-        self.text = []
-        self.drawn = []
-        self.feed(page)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.tags[tag] += 1
-        self.attributes |= {name for name, _ in attributes}
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attributes):
-        self.tags[tag] += 1
-
-    def handle_endtag(self, tag):
-        if tag not in self.VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        (self.drawn if "svg" in self.open else self.text).append(data)
 
 
 def shown(text):
@@ -80,7 +47,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     start_stage(report, [*words, "--analyses", *map(str, paths)])
     folder = tmp_path / "report"
 
-    page = Texts((folder / "index.html").read_text(encoding="utf-8"))
+    page = Page((folder / "index.html").read_text(encoding="utf-8"))
     assert page.open == [] and "nasty" not in page.tags and "onload" not in page.attributes
     written, drawn = (shown(" ".join(parts)) for parts in (page.text, page.drawn))
     for text in (*NAMES, title, description, notes, WORDS):
@@ -92,7 +59,7 @@ def test_a_report_shows_every_text_as_it_is(report_inputs, tmp_path):
     for path in (folder / "figures").glob("*.svg"):
         ET.parse(path)
     html = MarkdownIt("commonmark").enable("table").render((folder / "results.md").read_text(encoding="utf-8"))
-    read = Texts(html)
+    read = Page(html)
     assert read.tags.keys() <= {"h1", "h2", "h3", "h4", "p", "img", "ul", "li", "strong", "pre", "code"} | {
         "table",
         "thead",

@@ -57,7 +57,7 @@ def column(results: Results, split: str, removed: Removal | None) -> Column:
         twin = (system, label, data) in {(of, name, kind) for (of, _, kind), name in names.items()}
         names[system, decode, data] = f"{label} ({decode})" if twin else label
     main = shown[shown["figure"] == main_metric().name]
-    is_reference = [key == results.reference for key in zip(main["system"], main["decode"], strict=True)]
+    is_reference = [key == results.record.reference for key in zip(main["system"], main["decode"], strict=True)]
     levels = main[is_reference].set_index("seed")["value"]
     gaps = main.assign(value=main["seed"].map(levels).astype(NUMBER) - main["value"], figure=GAP).dropna(subset="value")
     figures = pd.concat([shown, gaps])
@@ -166,7 +166,7 @@ def _about(results: Results) -> str:
     record = results.record
     sums = (record.provenance.get("corpus") or {}).get("sha256")
     data = carried.data(record.dataset, sums, results.rows["seed"])
-    reference = f"Reference row: {' '.join(results.reference)}." if results.reference else ""
+    reference = f"Reference row: {' '.join(results.record.reference)}." if results.record.reference else ""
     return " ".join(filter(None, [f"{record.experiment}:", data, reference, carried.unequal(results.rows)]))
 
 

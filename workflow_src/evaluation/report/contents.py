@@ -69,7 +69,7 @@ class Contents:
     @property
     def carried(self) -> Caption:
         """The data, the seeds and notes on the systems, which every table of results has."""
-        data = carried.data(self.manifest.dataset, self.material.sums, self.measured.rows["seed"])
+        data = carried.data(self.manifest.dataset, self.material.corpus.sha256, self.measured.rows["seed"])
         return Caption(data, carried.notes(self.measured.rows))
 
     @property
@@ -120,21 +120,14 @@ def document(contents: Contents, needs: Sequence[Block], recommended: Sequence[B
     if points:
         head.append(Points(tuple(points)))
     sections = [
-        Section("What to take", carried.carry(needs, contents.carried), "take", "What to take"),
-        Section(
-            "Quality and speed", carried.carry(quality(contents), contents.carried), "quality", "Quality and speed"
-        ),
-        Section("Refinement step by step", refinement(contents), "refinement", "Refinement"),
-        Section("Sentences", page.examples(material.traces, manifest), "sentences", "Sentences"),
-        Section("Learning", learning(contents), "learning", "Learning"),
-        Section(
-            "Analyses",
-            carried.carry(analyses.blocks(material.analyses, manifest), contents.carried),
-            "analyses",
-            "Analyses",
-        ),
-        Section("Provenance", provenance(contents), "provenance", "Provenance"),
-        Section("Use it", recommended, "use", "Use it"),
+        Section("What to take", carried.carry(needs, contents.carried), "take"),
+        Section("Quality and speed", carried.carry(quality(contents), contents.carried), "quality"),
+        Section("Refinement step by step", refinement(contents), "refinement"),
+        Section("Sentences", page.examples(material.traces, manifest), "sentences"),
+        Section("Learning", learning(contents), "learning"),
+        Section("Analyses", carried.carry(analyses.blocks(material.analyses, manifest), contents.carried), "analyses"),
+        Section("Provenance", provenance(contents), "provenance"),
+        Section("Use it", recommended, "use"),
     ]
     return Document(
         title=manifest.report.title or f"{experiment}: {source} to {target} without autoregression",
@@ -320,7 +313,7 @@ def provenance(contents: Contents) -> list[Block]:
     mixtures = {each.system.name: each.config.texts for each in material.trainings if each.config.texts}
     codes = (manifest.source, manifest.target)
     sums: list[list[str | Cell]] = [
-        [name, Cell(digest, code=True)] for name, digest in sorted((material.sums or {}).items())
+        [name, Cell(digest, code=True)] for name, digest in sorted((material.corpus.sha256 or {}).items())
     ]
     notes = manifest.report.notes
     return [
@@ -343,7 +336,7 @@ def facts(contents: Contents) -> list[list[str | Cell]]:
     terms = manifest.plan.loaded.dataset
     licence = terms.licence and f"licence: {terms.licence}"
     dataset = [text for text in (terms.citation, licence, terms.homepage) if text]
-    checksum = carried.checksum(material.sums)
+    checksum = carried.checksum(material.corpus.sha256)
     values: dict[str, str | Cell] = {
         "dataset": "; ".join([manifest.dataset, *dataset]) if dataset else "",
         "checksum": f"SHA-256 {checksum} of the sums of its texts" if checksum else "",

@@ -60,23 +60,12 @@ class Evidence:
         compared = {frozenset((ours[:-1], theirs[:-1])) for ours, theirs in self.pairs}
         return LEVEL / max(1, len(compared))
 
-    def differences(self, line: Line, other: Line) -> list[Mapping[str, PairedDifference]] | None:
-        """Differences of two lines by figure, one for each seed; None where a seed of `line` was not compared."""
-        by_seed = [self._of_seed(line, other, seed) for seed in self.seeds[line.decode.key]]
-        compared = [differences for differences in by_seed if differences is not None]
-        return compared if len(compared) == len(by_seed) else None
-
     def _of_seed(self, line: Line, other: Line, seed: int) -> Mapping[str, PairedDifference] | None:
         ours, theirs = (*line.decode.key, seed), (*other.decode.key, seed)
         if (ours, theirs) in self.pairs:
             return self.pairs[ours, theirs]
         opposite = self.pairs.get((theirs, ours))
         return opposite and {figure: difference.reversed() for figure, difference in opposite.items()}
-
-    def interval(self, metric: Metric, difference: PairedDifference) -> tuple[float, float]:
-        """The corrected interval of a difference in points as tables show them; positive is better."""
-        ends = [metric.sign * metric.factor * end for end in difference.interval(self.level)]
-        return min(ends), max(ends)
 
     def as_good(self, line: Line, other: Line) -> bool:
         """Whether `line` is shown to be at most the margin below `other`, in every metric that decides and every seed:
@@ -86,11 +75,9 @@ class Evidence:
         """
         if line.decode.key == other.decode.key:
             return True
-        differences = self.differences(line, other)
-        return differences is not None and all(
-            self.interval(metric, of_seed[metric.name])[0] > -self.margin if metric.name in of_seed else False
-            for of_seed in differences
-            for metric in self._measured(line)
+        intervals = self.intervals(line, other)
+        return bool(intervals) and all(
+            metric in intervals and intervals[metric][0] > -self.margin for metric in self._measured(line)
         )
 
     def lower(self, line: Line, other: Line) -> bool:
@@ -135,12 +122,14 @@ class Evidence:
         return self.too_bad(best) or self.still_learning(best)
 
     def intervals(self, line: Line, other: Line) -> dict[Metric, tuple[float, float]]:
-        """The corrected intervals of two lines' difference by metric, of several seeds from the lowest to the highest
-        end; empty where they were not compared."""
-        differences = self.differences(line, other) or ()
+        """The corrected intervals of two lines' difference in points as tables show them, by metric that decides;
+        positive is better. Of several seeds they are from the lowest to the highest end. A metric is left out in which
+        a seed was not compared."""
+        by_seed = [self._of_seed(line, other, seed) or {} for seed in self.seeds[line.decode.key]]
         intervals = {}
         for metric in self._measured(line):
-            ends = [self.interval(metric, of_seed[metric.name]) for of_seed in differences if metric.name in of_seed]
-            if ends:
-                intervals[metric] = min(low for low, _ in ends), max(high for _, high in ends)
+            if all(metric.name in of_seed for of_seed in by_seed):
+                pairs = [of_seed[metric.name].interval(self.level) for of_seed in by_seed]
+                ends = [metric.sign * metric.factor * end for pair in pairs for end in pair]
+                intervals[metric] = min(ends), max(ends)
         return intervals

@@ -40,7 +40,7 @@ def curves_of(groups: Iterable[Group]) -> list[Curve]:
         by: dict[str, list[Line]] = {}
         for line in group.lines:
             by.setdefault(line.decode.curve, []).append(line)
-        curves += [Curve(twin, group.key, tuple(sorted(lines, key=_value))) for lines in by.values()]
+        curves += [Curve(twin, group.head.name, tuple(sorted(lines, key=_value))) for lines in by.values()]
     return curves
 
 
@@ -125,7 +125,7 @@ def refinement(groups: list[Group]) -> Chart | None:
 
 def _followed(groups: list[Group], curve: Curve) -> list[Line]:
     """The lines of a search after the row that it refines, where there is one."""
-    lines = [line for group in groups if group.key == curve.group for line in group.lines]
+    lines = [line for group in groups if group.head.name == curve.group for line in group.lines]
     start = [line for line in lines if line.decode.search.name == curve.decode.search.baseline]
     return [*start[:1], *curve.lines]
 

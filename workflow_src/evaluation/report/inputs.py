@@ -107,11 +107,6 @@ class Inputs:
     files: dict[str, Any]
 
     @property
-    def sums(self) -> dict[str, str] | None:
-        """SHA-256 of the corpus's files."""
-        return self.corpus.sha256
-
-    @property
     def unfinished(self) -> list[str]:
         """Systems with a training that ended while they were still improving much."""
         cut_short = [training for training in self.trainings if progress.cut_short(training.entries)]

@@ -98,9 +98,5 @@ class Group:
     lines: tuple[Line, ...]
 
     @property
-    def key(self) -> str:
-        return self.head.name
-
-    @property
     def autoregressive(self) -> bool:
         return self.head.family.autoregressive

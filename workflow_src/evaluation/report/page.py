@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -41,22 +41,6 @@ def language(code: str) -> str:
     return code
 
 
-def example_steps(texts: list[str], first: int = 0) -> list[dict[str, Any]]:
-    """Steps of a trace after its first text, that of step `first`: label ("1", or "2–4" for steps without a change),
-    runs of words, and whether it changed."""
-    steps: list[dict[str, Any]] = []
-    for step in range(1, len(texts)):
-        unchanged = texts[step] == texts[step - 1]
-        if unchanged and steps and steps[-1]["same"]:
-            steps[-1]["last"] = first + step
-            continue
-        number, runs = first + step, marked(texts[step - 1], texts[step])
-        steps.append({"first": number, "last": number, "same": unchanged, "runs": runs})
-    for entry in steps:
-        entry["label"] = str(entry["first"]) if entry["first"] == entry["last"] else f"{entry['first']}–{entry['last']}"
-    return steps
-
-
 def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
     """Example sentences. The start of all searches stands once where it is the same text of the same search."""
     if traces is None or not traces.examples:
@@ -90,13 +74,20 @@ def examples(traces: Traces | None, manifest: Manifest) -> list[Block]:
 
 
 def _followed(name: str, texts: list[str], first: int, style: str, shared: bool) -> list[Line]:
-    """The lines of a search that was followed; of its start, number `first`, where that is not `shared`."""
-    lines = [] if shared else [Line(f"{name} {first}", texts[0], first=True, style=style)]
-    for number, step in enumerate(example_steps(texts, first)):
-        text = "unchanged" if step["same"] else texts[step["last"] - first]
-        runs = () if step["same"] else step["runs"]
-        lines.append(Line(f"{name} {step['label']}", text, runs, first=not number, style=style, remark=step["same"]))
-    return lines
+    """The lines of a search that was followed: its start, number `first`, where that is not `shared`, and its steps, of
+    which those without a change that follow each other share one."""
+    start = [] if shared else [Line(f"{name} {first}", texts[0], first=True, style=style)]
+    steps: list[Line] = []
+    pairs = enumerate(itertools.pairwise(texts), first + 1)
+    for unchanged, run in itertools.groupby(pairs, key=lambda step: step[1][0] == step[1][1]):
+        changes = list(run)
+        if unchanged:
+            numbers = "–".join(dict.fromkeys(str(number) for number, _ in (changes[0], changes[-1])))
+            steps.append(Line(f"{name} {numbers}", "unchanged", first=not steps, style=style, remark=True))
+            continue
+        for number, (before, after) in changes:
+            steps.append(Line(f"{name} {number}", after, marked(before, after), first=not steps, style=style))
+    return start + steps
 
 
 def palette(manifest: Manifest) -> list[dict[str, str]]:

@@ -20,7 +20,7 @@ from workflow_src.config import texts
 from workflow_src.config.experiment import REMOVALS, Removal, removal
 from workflow_src.errors import ArtifactError
 from workflow_src.evaluation.content import Content
-from workflow_src.evaluation.manifest import Key, Manifest
+from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.manifest import Row as ManifestRow
 from workflow_src.evaluation.quality.variants import Quality
 from workflow_src.evaluation.report.csv_tables import BOOL, COUNT, NUMBER, TEXT, as_csv, as_table, read_csv
@@ -148,10 +148,6 @@ class Results:
         """The metrics; one that is not declared here has its name as its title."""
         declared = metrics()
         return tuple(declared.get(name) or Metric(name=name, title=name) for name in self.record.metrics)
-
-    @property
-    def reference(self) -> Key | None:
-        return self.record.reference
 
     def renamed(self, experiment: str) -> Results:
         """The same results of an experiment with this name."""

@@ -222,15 +222,6 @@ def test_data_seeds_and_training_of_every_experiment_are_reported():
     assert "| one | score | score | tiny | distilled-by-teacher | 1, 2, 3 | 9 | 200 | 7 | 1.5 |" in text
 
 
-def test_the_command_writes_a_page_and_markdown(tmp_path, capsys):
-    paths = [written(tmp_path / name, content) for name, content in (("one", FIRST), ("two", SECOND))]
-    main(["compare", *paths, "--output", str(tmp_path / "out" / "all.html")])
-    assert "of 2 experiments" in capsys.readouterr().out
-    page = (tmp_path / "out" / "all.html").read_text()
-    assert "34.0 ± 2.0" in page and "<style>" in page and "http" not in page
-    assert "34.0 ± 2.0" in (tmp_path / "out" / "all.md").read_text()
-
-
 @pytest.mark.parametrize(
     ("output", "pages"),
     [

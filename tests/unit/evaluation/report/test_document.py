@@ -165,7 +165,7 @@ def test_commands_in_tables_are_code_that_can_be_copied():
 
 
 def test_a_page_links_its_sections_and_files():
-    document = Document("title", [Section("one", [Heading("x")], "here", "go")], files={"csv": "figures.csv"})
+    document = Document("title", [Section("one", [Heading("x")], "here")], files={"csv": "figures.csv"})
     html = page(document)
-    assert '<a href="#here">go</a> · <a href="figures.csv">csv</a>' in html and '<section id="here">' in html
+    assert '<a href="#here">one</a> · <a href="figures.csv">csv</a>' in html and '<section id="here">' in html
     assert "<nav>" not in page(Document("title", [Section("one", [Heading("x")])]))

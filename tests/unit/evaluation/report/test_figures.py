@@ -30,18 +30,12 @@ MANIFEST = reports.manifest()
 def drawn(chart):
     """Rows of the points of every panel by its title."""
     spec = chart.to_dict()
-    panels = spec.get("concat", [spec])
-    return {panel["title"]: panel["data"]["values"] for panel in map(_with_data(spec), panels)}
+    return {panel["title"]: _points(panel) for panel in spec.get("concat", [spec])}
 
 
-def _with_data(spec):
-    def panel_with_data(panel):
-        layer = next(layer for layer in panel["layer"] if layer["mark"]["type"] == "point")
-        data = layer.get("data", panel.get("data", spec.get("data")))
-        values = data["values"] if "values" in data else spec["datasets"][data["name"]]
-        return {"title": panel.get("title", spec.get("title")), "data": {"values": values}}
-
-    return panel_with_data
+def _points(panel):
+    layer = next(layer for layer in panel["layer"] if layer["mark"]["type"] == "point")
+    return layer.get("data", panel.get("data"))["values"]
 
 
 def names(chart):
@@ -234,7 +228,7 @@ def test_the_legend_says_titles():
         f"{PRIOR_MEAN.title} · lvm-raw",
         f"{DELTA} · lvm-raw",
     ]
-    alone = [group for group in groups if group.key != "lvm-raw"]
+    alone = [group for group in groups if group.head.name != "lvm-raw"]
     assert names(figures_quality.quality_speed(alone)) == titles
     for some, hollow in ((groups, True), (alone, False)):
         assert bool(figures_quality.notes(some, figures_quality.own_latencies(some))["Hollow markers"]) == hollow

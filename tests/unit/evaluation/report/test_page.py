@@ -42,13 +42,6 @@ def test_neighbouring_changes_share_a_mark():
     assert marked("a b c", "a x y c") == ("a", Strong("x y"), "c")
 
 
-def test_steps_that_change_nothing_more_are_folded():
-    steps = page.example_steps(["a", "b", "b", "b", "c", "c"])
-    assert [(s["label"], s["same"]) for s in steps] == [("1", False), ("2–3", True), ("4", False), ("5", True)]
-    assert page.example_steps(["a"]) == []
-    assert [step["label"] for step in page.example_steps(["a", "b", "b", "b"], 1)] == ["2", "3–4"]
-
-
 PASSES = {"search": "iterative-refinement"}
 BY_PASSES = reports.manifest(
     {("inat", f"by-{n}"): PASSES | {"passes": n} for n in (1, 2, 4)}
@@ -63,7 +56,7 @@ def traces(examples: list[dict], followed: dict[str, dict]) -> Traces:
 
 def test_passes_are_counted_from_one():
     name = "iterative refinement"
-    searches = {name: ["a", "b", "b"], "delta": ["x", "y"]}
+    searches = {name: ["a", "b", "b", "b", "c", "c"], "delta": ["x", "y"]}
     example = {"index": 0, "source": "s", "reference": "r", "teacher": None, "searches": searches}
     followed = {
         name: {"system": "inat", "search": "iterative-refinement"},
@@ -73,7 +66,9 @@ def test_passes_are_counted_from_one():
     assert [(line.name, line.text, line.remark) for line in shown.lines[2:]] == [
         (f"{name} 1", "a", False),
         (f"{name} 2", "b", False),
-        (f"{name} 3", "unchanged", True),
+        (f"{name} 3–4", "unchanged", True),
+        (f"{name} 5", "c", False),
+        (f"{name} 6", "unchanged", True),
         ("delta 0", "x", False),
         ("delta 1", "y", False),
     ]

@@ -31,11 +31,6 @@ def test_a_rise_in_the_last_fifth_is_an_improvement():
     assert progress.gain_words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
 
 
-def test_one_bad_validation_at_the_end_hides_no_rise():
-    bleu = [10.0 + number for number in range(20)]
-    assert progress.cut_short(history(*bleu)) and progress.cut_short(history(*bleu, 0.0))
-
-
 def test_the_mean_of_weights_is_no_progress():
     validations = history(5.0, 30.0, 36.0, 36.4, 36.5)
     assert not progress.cut_short([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])

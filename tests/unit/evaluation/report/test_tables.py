@@ -1,6 +1,5 @@
 """The main table: grouping, order, means over seeds, published figures."""
 
-import statistics
 from collections.abc import Sequence
 from typing import Any, get_args
 
@@ -50,7 +49,7 @@ def cell(line, heading, report_manifest=MANIFEST):
 
 def test_groups_and_their_order():
     groups = reports.groups(ROWS, MANIFEST, removed="none")
-    assert [(group.key, [line.label for line in group.lines]) for group in groups] == [
+    assert [(group.head.name, [line.label for line in group.lines]) for group in groups] == [
         ("teacher", [BEAM_4]),
         ("lvm", [PRIOR_MEAN.title, DELTA_1, SCORE_1, SCORE_4]),
         ("lvm-raw", [PRIOR_MEAN.title]),
@@ -69,16 +68,7 @@ def test_a_model_stands_before_its_refiners_whatever_its_family():
     rows = [row("score", "score-1", 34.0, steps=1), row("lvm", "prior-mean", 33.0, steps=0)]
     rows[1] |= {"system": "ctc", "family": "nat"}
     (group,) = reports.groups(rows, manifest(decodes, systems), removed="none")
-    assert group.key == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
-
-
-def test_several_seeds_give_mean_and_deviation():
-    bleus = [30.0, 31.0, 33.5]
-    rows = [row("lvm", "delta-1", bleu, steps=1, seed=seed) for seed, bleu in enumerate(bleus)]
-    (line,) = reports.groups(rows, MANIFEST, removed="none")[0].lines
-    assert line.figures["bleu"] == pytest.approx(statistics.mean(bleus)) and line.seeds == 3
-    assert (line.means["bleu"].low, line.means["bleu"].high) == (None, None)
-    assert cell(line, BLEU) == ("31.5", f"± {statistics.stdev(bleus):.1f}")
+    assert group.head.name == "ctc" and [line.label for line in group.lines] == [PRIOR_MEAN.title, SCORE_1]
 
 
 def test_published_figures_stand_by_name_in_the_first_group_or_by_system():
