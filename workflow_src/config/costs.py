@@ -41,9 +41,9 @@ class Sizes:
     monolingual: int | None = None
     characters: int = 0
 
-    def sentences(self, split: str) -> int | None:
+    def sentences(self, text: str) -> int | None:
         """Number of sentences; an unknown monolingual count is taken as that of pairs."""
-        return self.monolingual or self.pairs if split.startswith(MONOLINGUAL) else self.pairs
+        return self.monolingual or self.pairs if text == MONOLINGUAL else self.pairs
 
 
 def gpu_rates(system: System, training: bool) -> tuple[float, float]:

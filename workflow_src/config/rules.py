@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from workflow_src.config.costs import Sizes, held_out, updates
 from workflow_src.config.plan import Plan
+from workflow_src.config.texts import kind_and_system
 from workflow_src.registry import engines, families, metrics
 from workflow_src.spec import SearchSettings
 
@@ -61,8 +62,9 @@ class Work:
 
 
 def text_of(wildcards: Mapping[str, str]) -> str:
-    """The text that a job reads, or the split of it."""
-    return wildcards.get("text") or wildcards.get("split") or "train"
+    """The kind of the text that a job reads where a system makes it; else the split that it reads."""
+    origin = kind_and_system(wildcards.get("text", ""))
+    return origin.kind if origin else wildcards.get("split", "train")
 
 
 WorkOf = Callable[[Plan, Mapping[str, str], Sizes], Work]

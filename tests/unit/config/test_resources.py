@@ -402,3 +402,13 @@ def test_requests_suffice_for_what_is_counted_with_networks(name):
             assert 0.7 * counted - 20_000 < weights < 5 * counted + 2 * vocabulary * system.model.dim, system.name
             work = table[rule].work(plan, wildcards, sizes)
             assert 0 < operations.of(work) < 2 * requests._operations(work), (rule, wildcards)
+
+
+@pytest.mark.parametrize("name", ["mine", "monolingual", "monolingual-news"])
+def test_a_text_of_the_users_own_asks_for_what_its_pairs_need_under_any_name(name):
+    requests = requests_for("smoke", recipe={"distilled": {name: "mine.en"}}, systems={"ctc": {"data": name}})
+    raw, own = (SimpleNamespace(text=text, split="train") for text in ("raw", name))
+    assert of(requests, "encode", text=name, split="train") == of(requests, "encode", text="raw", split="train")
+    assert requests.corpus_threads("encode", own) == requests.corpus_threads("encode", raw) == 1
+    # The number of lines of text of one language is unknown, and taken as large.
+    assert requests.corpus_threads("encode", SimpleNamespace(text="monolingual-by-teacher", split="train")) == 8
