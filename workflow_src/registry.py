@@ -108,11 +108,17 @@ def _set_used_modules(modules: tuple[str, ...]) -> None:
     if modules:
         os.environ[VARIABLE] = os.pathsep.join(modules)
         # Jobs may work in another folder.
-        os.environ.setdefault(PLACES, os.pathsep.join(dict.fromkeys([os.getcwd(), os.environ.get("PWD", os.getcwd())])))
+        os.environ[PLACES] = os.pathsep.join(_places())
     else:
         os.environ.pop(VARIABLE, None)
         os.environ.pop(PLACES, None)
     members.cache_clear()
+
+
+def _places() -> list[str]:
+    """Folders of plug-ins: those that are known, then the working directory, which may have changed since."""
+    known = filter(None, os.environ.get(PLACES, "").split(os.pathsep))
+    return list(dict.fromkeys([*known, os.getcwd(), os.environ.get("PWD", os.getcwd())]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -318,9 +324,7 @@ def _plugins() -> tuple[LoadedPlugin, ...]:
 
 def _plugin(name: str) -> LoadedPlugin:
     # Jobs are started with PYTHONSAFEPATH, so that no module of the working directory hides another: it comes last.
-    working_directory = os.getcwd()
-    places = os.environ.get(PLACES, working_directory).split(os.pathsep)
-    sys.path += [place for place in places if place not in sys.path]
+    sys.path += [place for place in _places() if place not in sys.path]
     importlib.invalidate_caches()
     where = f'plug-in "{name}"'
     try:
@@ -329,7 +333,7 @@ def _plugin(name: str) -> LoadedPlugin:
         if failure.name and (name == failure.name or name.startswith(failure.name + ".")):
             raise DeclarationError(
                 where,
-                f"is neither installed nor a package in {working_directory}",
+                f"is neither installed nor a package in {os.getcwd()}",
                 "install it, or start from the folder that has it",
             ) from None
         raise DeclarationError(where, f"cannot be imported: {failure}") from failure

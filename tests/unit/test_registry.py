@@ -439,6 +439,20 @@ def test_a_plug_in_that_is_nowhere_is_reported_with_the_remedy(tmp_path, monkeyp
         load_experiment("smoke", plugins=["nobody"])
 
 
+def test_a_plug_in_is_found_after_a_change_of_folder_and_by_jobs_too(plugin, tmp_path, monkeypatch):
+    first, second = plugin(), plugin('PLUGIN = spec.Plugin("second", "1")', "second_package")
+    registry.use([first])
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / second).rename(elsewhere / second)
+    monkeypatch.chdir(elsewhere)
+    registry.use([first, second])
+    assert [loaded.module for loaded in registry.plugins()] == [first, second]
+    code = "from workflow_src import registry; print(*(loaded.module for loaded in registry.plugins()))"
+    job = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert job.stdout.split() == [first, second]
+
+
 def test_declarations_need_no_torch():
     code = "import sys; from workflow_src import registry; registry.members(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
