@@ -101,7 +101,7 @@ use rule cpu as learn_subwords with:
             "learn_subwords",
             Plan.settings_subwords,
             ["source", "target", "subwords_from"],
-            placeholders=lambda job: plan.recipe.placeholder_kinds,
+            placeholders=lambda job: plan.recipe.placeholders,
             output_folder=folder_of("output.summary"),
         ),
     message:

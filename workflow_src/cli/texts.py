@@ -147,7 +147,7 @@ def subword_lengths(
             file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
         def learnt(settings: SubwordsConfig) -> Subwords:
-            kinds = plan.recipe.placeholder_kinds
+            kinds = plan.recipe.placeholders
             return learn(settings, source, target, Path(name) / "subwords", placeholders=kinds)
 
         try:

@@ -131,7 +131,7 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
 
 def _check_ranked_text(config: WorkflowConfig, systems: dict[str, System], decodes: tuple[Decode, ...]) -> None:
     """Raises ConfigError where a model made elsewhere, which reads text, would rank ids with placeholders."""
-    if not config.recipe.placeholder_kinds:
+    if not config.recipe.placeholders:
         return
     for decode in decodes:
         for role, name in named_systems(decode.values).items():

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator, model_validator
 
 from workflow_src.config.base import by_name, named
 from workflow_src.config.datasets import NAME, DatasetConfig
@@ -17,7 +17,7 @@ from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.texts import RAW, TEXT_KINDS
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.errors import ConfigError
-from workflow_src.spec import Frozen
+from workflow_src.spec import NONE, Frozen
 
 RecipeName = Annotated[str, named(NAME, "small letters, digits, -, _ and .")]
 # The name becomes a folder beside those of raw and of teachers' texts.
@@ -37,61 +37,26 @@ TokenisedKind = Literal["moses", "words"]
 READS_TEXT = "it reads text, and ids lack that of the recipe's placeholders"
 
 
-class PlaceholdersConfig(Frozen):
-    """Kinds of spans that translations have as the source has them."""
-
-    tags: bool = Field(True, description="<b>, </b>, <a href=...>")
-    urls: bool = True
-    emails: bool = True
-    entities: bool = Field(True, description="&amp;, &kde;, &#160;")
-    variables: bool = Field(True, description="%1, %s, %(name)s, {name}, ${x}")
-    unknown: bool = Field(True, description="characters outside of the vocabulary, and words that have some")
-
-    @property
-    def kinds(self) -> tuple[PlaceholderKind, ...]:
-        return tuple(kind for kind in get_args(PlaceholderKind) if getattr(self, kind))
-
-
 class TextRules(Frozen):
     """What normalisation has to know of a recipe's text beside the rules of `NormalisationConfig`."""
 
-    placeholders: PlaceholdersConfig | None = Field(
-        None, description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
+    placeholders: tuple[PlaceholderKind, ...] = Field(
+        (), description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
     )
     tokenised: dict[Language, TokenisedKind] = Field(
         {},
         description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text",
     )
 
-    @field_validator(
-        "placeholders",
-        mode="before",
-        json_schema_input_type=PlaceholdersConfig | tuple[PlaceholderKind, ...] | bool | None,
-    )
+    @field_validator("placeholders", mode="wrap", json_schema_input_type=tuple[PlaceholderKind, ...] | bool | None)
     @classmethod
-    def _switch(cls, value: Any) -> Any:
-        """True is all kinds, a list those that it names."""
-        if isinstance(value, bool):
-            return {} if value else None
-        if not isinstance(value, list | tuple):
-            return value
+    def _kinds(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> tuple[PlaceholderKind, ...]:
+        """True is all kinds, false and null are none. A list may have any order: the same kinds are equal."""
         kinds = get_args(PlaceholderKind)
-        for kind in value:
-            if kind not in kinds:
-                raise ConfigError("", kind, allowed=kinds)
-        return {kind: kind in value for kind in kinds}
-
-    @field_validator("placeholders")
-    @classmethod
-    def _any_kind(cls, value: PlaceholdersConfig | None) -> PlaceholdersConfig | None:
-        if value is not None and not value.kinds:
-            raise ConfigError("", allowed="at least one kind", hint="write placeholders: false for none")
-        return value
-
-    @property
-    def placeholder_kinds(self) -> tuple[PlaceholderKind, ...]:
-        """Kinds of spans that translations have as the source has them; none where that is off."""
-        return self.placeholders.kinds if self.placeholders else ()
+        if value is True:
+            return kinds
+        named = () if value is False or value is None or value in NONE else validate(value)
+        return tuple(kind for kind in kinds if kind in named)
 
 
 class SplitRules(TextRules):

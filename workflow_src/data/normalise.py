@@ -193,7 +193,7 @@ class Normaliser:
 
 def normaliser_of(language: str, settings: NormalisationConfig, rules: TextRules) -> Normaliser:
     """The normalisation of a recipe's text in a language."""
-    return Normaliser(settings, language, rules.placeholder_kinds, rules.tokenised.get(language))
+    return Normaliser(settings, language, rules.placeholders, rules.tokenised.get(language))
 
 
 def drop_reason(

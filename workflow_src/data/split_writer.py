@@ -65,7 +65,7 @@ class Writer:
         self.pairs = 0
         self.words = {code: 0 for code in codes if spaced(code)}
         self.places = Places()
-        kinds = settings.placeholder_kinds
+        kinds = settings.placeholders
         self.placeholders = Placeholders(kinds) if kinds and len(codes) > 1 else None
         self.counted: Counter[str] = Counter()
         # Pairs (normalised target, raw target) of dev and test; train has too many.

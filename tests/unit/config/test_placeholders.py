@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 from counted_jobs import jobs
+from refusals import fields_of
 
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.recipe import PlaceholderKind
@@ -20,17 +21,10 @@ def plan(value) -> Plan:
 
 
 def kinds_in_settings(own: Plan) -> list[str] | None:
-    switches = json.loads(own.settings_normalise()).get("placeholders")
-    return switches and [kind for kind in KINDS if switches[kind]]
+    return json.loads(own.settings_normalise()).get("placeholders")
 
 
-def test_kinds_are_compared_by_name_so_that_a_new_one_makes_nothing_run_again_where_others_are_listed():
-    assert json.loads(plan({"urls": False}).compared().settings_normalise())["placeholders"] == [
-        kind for kind in KINDS if kind != "urls"
-    ]
-
-
-@pytest.mark.parametrize("value", [None, False])
+@pytest.mark.parametrize("value", [None, False, "none", []])
 def test_off_hands_over_nothing(value):
     default = Plan(load_experiment("smoke"))
     assert kinds_in_settings(plan(value)) is None
@@ -38,7 +32,7 @@ def test_off_hands_over_nothing(value):
 
 
 def test_other_kinds_make_other_subwords_though_no_sentence_has_one():
-    subwords = [plan(value).compared().settings_subwords() for value in (None, True, {"urls": False})]
+    subwords = [plan(value).compared().settings_subwords() for value in (None, True, ["urls"])]
     assert len(set(subwords)) == 3
 
 
@@ -46,18 +40,24 @@ def test_other_kinds_make_other_subwords_though_no_sentence_has_one():
     ("value", "kinds"),
     [
         (True, [*KINDS]),
-        ({}, [*KINDS]),
-        ({"urls": False}, [kind for kind in KINDS if kind != "urls"]),
         (["variables", "tags"], ["tags", "variables"]),
+        (["urls", "urls"], ["urls"]),
     ],
 )
 def test_kinds_are_handed_to_what_reads_text(value, kinds):
-    assert kinds_in_settings(plan(value)) == kinds
+    assert kinds_in_settings(plan(value)) == kinds_in_settings(plan(value).compared()) == kinds
     assert jobs(plan(value)) == jobs(plan(None))
 
 
-@pytest.mark.parametrize("value", [["url"], {"url": True}, "tags", 3, [], dict.fromkeys(KINDS, False), ["tags", 1]])
+@pytest.mark.parametrize("value", [["url"], {"urls": True}, "tags", 3, 0, ["tags", 1]])
 def test_what_names_no_kind_is_refused(value):
     with pytest.raises(ConfigError) as caught:
         plan(value)
     assert caught.value.setting.startswith("recipe.placeholders")
+
+
+def test_a_misspelt_kind_is_refused_with_the_nearest():
+    fields = {"setting": "recipe.placeholders[1]", "value": "url", "allowed": tuple(sorted(KINDS)), "nearest": "urls"}
+    with pytest.raises(ConfigError) as caught:
+        plan(["tags", "url"])
+    assert fields_of(caught.value, fields) == fields

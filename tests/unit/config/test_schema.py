@@ -94,7 +94,7 @@ def test_a_part_of_a_section_fits_where_it_may_be_of_several_kinds(validator):
         {"metrics": {"bleu": None}},
         {"recipe": {"placeholders": True}},
         {"recipe": {"placeholders": ["urls"]}},
-        {"recipe": {"placeholders": {"urls": False}}},
+        {"recipe": {"placeholders": False}},
         {"systems": {"lvm": {"training": {"max_steps": "auto"}}}},
         {"systems": {"lvm": {"training": {"max_steps": {"at_most": 3000}}}}},
         {"recipe": {"dataset": DATASET}},

@@ -55,7 +55,7 @@ class Inputs(Graph):
             "corpus_summary": self.files.corpus_summary,
         }
         # Beside the summary: the text of placeholders, which outputs get back before they are scored.
-        if self.recipe.placeholder_kinds:
+        if self.recipe.placeholders:
             inputs["source"] = self.corpus("dev", "source")
         initial = self.initial_weights(system.name, wildcards.seed)
         return inputs | self.files_of_roles(system.filled, wildcards.seed) | ({"initial": initial} if initial else {})

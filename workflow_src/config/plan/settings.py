@@ -138,11 +138,9 @@ class Plan(Inputs):
     def _text_rules(self, languages: list[str]) -> dict[str, Any]:
         """What normalisation of these languages has to know of the text, as far as it is set."""
         tokenised = {code: kind for code, kind in self.recipe.tokenised.items() if code in languages}
-        placeholders = self.recipe.placeholders
-        # Kinds are compared by name, so that a new one makes nothing run again where others are listed.
-        kinds = placeholders and (placeholders.model_dump() if self.full else list(placeholders.kinds))
+        kinds = self.recipe.placeholders
         return {
-            **({"placeholders": kinds} if kinds else {}),
+            **({"placeholders": list(kinds)} if kinds else {}),
             **({"tokenised": tokenised} if tokenised else {}),
         }
 
@@ -151,7 +149,7 @@ class Plan(Inputs):
         copied = self.recipe.subwords_from is not None
         content = self._dump(self.recipe.subwords, exclude_unset=copied)
         # The stage reads them too: each kind adds a symbol.
-        kinds = self.recipe.placeholder_kinds if self.form == "compared" else ()
+        kinds = self.recipe.placeholders if self.form == "compared" else ()
         return settings_json(content | ({"placeholders": list(kinds)} if kinds else {}))
 
     def settings_encode(self, text: str = RAW) -> str:
