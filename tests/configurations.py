@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from workflow_src import cli
+from workflow_src.cli import PARSER
 from workflow_src.cli.configuration import configuration_of
 from workflow_src.config.resolved import Loaded
 
 
 def read_configuration(*words: str) -> Loaded:
     """The configuration that `continuum check` would check with these words."""
-    return configuration_of(cli.parser().parse_args(["check", *words]))
+    return configuration_of(PARSER.parse_args(["check", *words]))

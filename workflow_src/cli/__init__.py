@@ -16,36 +16,41 @@ import rich.console
 import rich.table
 
 from workflow_src.cli.calibration import FILE as CALIBRATION_FILE
-from workflow_src.cli.commands import argument, command, parser
 from workflow_src.cli.configuration import CONFIGURATION, configuration_files, configuration_of, setting_words
 from workflow_src.config import Plan
 from workflow_src.config.experiment import REMOVALS
 from workflow_src.errors import ArtifactError, ConfigError, readable
+from workflow_src.records.provenance import installed_version
 from workflow_src.runtime import console, garbage
 
 # Suffixes of the pages that `compare` writes.
 PAGES = (".md", ".html")
-PLAN = (
-    *CONFIGURATION,
-    argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/"),
-    argument("--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report"),
-    argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake"),
-    argument("--pairs", type=int, help="training pairs, instead of those stated or counted"),
-    argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed"),
-    argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html"),
-    [
-        argument(
-            "--calibrate",
-            dest="measure",
-            action="store_const",
-            const="anew",
-            help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
-            "estimate measures once by itself where there is no GPU",
-        ),
-        argument("--no-calibration", dest="measure", action="store_const", const="never", help="measure nothing"),
-    ],
-    argument("--json", action="store_true", help="print JSON"),
+PARSER = argparse.ArgumentParser(prog="continuum", description="Non-autoregressive machine translation.")
+PARSER.add_argument("--version", action="version", version=f"continuum {installed_version('continuum')}")
+COMMANDS = PARSER.add_subparsers(dest="command", required=True, metavar="COMMAND")
+# The command has a parser of its own, whose options depend on the bundle.
+COMMANDS.add_parser(
+    "translate", help="translate standard input, files or folders with a trained system", add_help=False
 )
+# Arguments of `plan` and `estimate`.
+PLAN = argparse.ArgumentParser(add_help=False, parents=[CONFIGURATION])
+PLAN.add_argument("--directory", type=console.user_path, help="as for snakemake: the folder of results/")
+PLAN.add_argument("--target", nargs="+", default=[], help="targets of snakemake, such as teachers; default the report")
+PLAN.add_argument("--forcerun", nargs="+", default=[], metavar="RULE", help="as for snakemake")
+PLAN.add_argument("--pairs", type=int, help="training pairs, instead of those stated or counted")
+PLAN.add_argument("--length", type=float, help="mean subwords of a sentence, instead of those counted or assumed")
+PLAN.add_argument("--output", type=console.user_path, help="a file for a picture too, ending in .svg or .html")
+MEASURE = PLAN.add_mutually_exclusive_group()
+MEASURE.add_argument(
+    "--calibrate",
+    dest="measure",
+    action="store_const",
+    const="anew",
+    help=f"measure one core of this machine anew, for a few seconds; the rates are kept in {CALIBRATION_FILE}. "
+    "estimate measures once by itself where there is no GPU",
+)
+MEASURE.add_argument("--no-calibration", dest="measure", action="store_const", const="never", help="measure nothing")
+PLAN.add_argument("--json", action="store_true", help="print JSON")
 
 
 def check_at_least(arguments: argparse.Namespace, **least: float) -> None:
@@ -56,8 +61,6 @@ def check_at_least(arguments: argparse.Namespace, **least: float) -> None:
             raise ConfigError(f"--{name}", value, allowed=f"{number:g} or more")
 
 
-@command("estimate", "what an experiment takes in all: its plan, before anything has run", *PLAN)
-@command("plan", "what Snakemake would run of an experiment, why, and what it takes", *PLAN)
 def show_plan(arguments: argparse.Namespace) -> None:
     from workflow_src.cli import drawing, plan, show
 
@@ -93,6 +96,16 @@ def show_plan(arguments: argparse.Namespace) -> None:
         console.write(sys.stdout, [str(arguments.output)])
 
 
+plan_parser = COMMANDS.add_parser(
+    "plan", help="what Snakemake would run of an experiment, why, and what it takes", parents=[PLAN]
+)
+plan_parser.set_defaults(run=show_plan)
+estimate_parser = COMMANDS.add_parser(
+    "estimate", help="what an experiment takes in all: its plan, before anything has run", parents=[PLAN]
+)
+estimate_parser.set_defaults(run=show_plan)
+
+
 def print_table(table: rich.table.Table) -> None:
     """Print a table, as wide as the terminal."""
     output = rich.console.Console()
@@ -102,20 +115,15 @@ def print_table(table: rich.table.Table) -> None:
     console.write(sys.stdout, text.get().splitlines())
 
 
-@command("check", "check a configuration", *CONFIGURATION)
 def check(arguments: argparse.Namespace) -> None:
     from workflow_src.cli.checking import check as check_configuration
 
     console.write(sys.stdout, check_configuration(Plan(configuration_of(arguments))))
 
 
-@command(
-    "clean",
-    "what the filters of a recipe would leave out, without running anything",
-    *CONFIGURATION,
-    argument("--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)"),
-    argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)"),
-)
+COMMANDS.add_parser("check", help="check a configuration", parents=[CONFIGURATION]).set_defaults(run=check)
+
+
 def clean(arguments: argparse.Namespace) -> None:
     from workflow_src.cli.cleaning import as_table, example_lines, kept_line, preview
 
@@ -127,23 +135,16 @@ def clean(arguments: argparse.Namespace) -> None:
     console.write(sys.stdout, [kept_line(steps, len(pairs), len(loaded.dataset.train), has_more)])
 
 
-@command(
-    "compare",
-    "compare finished experiments on one page",
-    argument("experiments", nargs="+", help="finished experiments: names or folders"),
-    argument(
-        "--output",
-        type=console.user_path,
-        default=Path("results/comparison.html"),
-        help="the page (default results/comparison.html); the same as Markdown is written beside it",
-    ),
-    argument(
-        "--remove-repetitions",
-        choices=REMOVALS,
-        help="repetitions removed from non-autoregressive outputs; default subwords, and none from outputs of models "
-        "with alignments or graphs",
-    ),
+clean_parser = COMMANDS.add_parser(
+    "clean", help="what the filters of a recipe would leave out, without running anything", parents=[CONFIGURATION]
 )
+clean_parser.add_argument(
+    "--preview", type=int, default=1000, metavar="PAIRS", help="first pairs of train (default 1000)"
+)
+clean_parser.add_argument("--examples", type=int, default=3, metavar="N", help="shown of each filter (default 3)")
+clean_parser.set_defaults(run=clean)
+
+
 def compare(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import comparison
     from workflow_src.evaluation.report.html import page
@@ -161,6 +162,23 @@ def compare(arguments: argparse.Namespace) -> None:
     console.write(sys.stdout, [f"{html_path} and {markdown_path}: {rows} rows of {len(results)} experiments"])
 
 
+compare_parser = COMMANDS.add_parser("compare", help="compare finished experiments on one page")
+compare_parser.add_argument("experiments", nargs="+", help="finished experiments: names or folders")
+compare_parser.add_argument(
+    "--output",
+    type=console.user_path,
+    default=Path("results/comparison.html"),
+    help="the page (default results/comparison.html); the same as Markdown is written beside it",
+)
+compare_parser.add_argument(
+    "--remove-repetitions",
+    choices=REMOVALS,
+    help="repetitions removed from non-autoregressive outputs; default subwords, and none from outputs of models "
+    "with alignments or graphs",
+)
+compare_parser.set_defaults(run=compare)
+
+
 def pages(output: Path) -> tuple[Path, Path]:
     """The Markdown and the HTML page that `--output` of `compare` names.
 
@@ -175,33 +193,6 @@ def pages(output: Path) -> tuple[Path, Path]:
     return markdown, html
 
 
-@command(
-    "leaderboard",
-    "all measured rows of experiments as one CSV file, and tables of it",
-    argument(
-        "results",
-        nargs="+",
-        metavar="RESULTS",
-        help="finished experiments (names or folders), or CSV files of this command; of an "
-        "experiment that comes twice, the last counts",
-    ),
-    argument(
-        "--output",
-        type=console.user_path,
-        default=Path("results/leaderboard.csv"),
-        help="the CSV file (default results/leaderboard.csv)",
-    ),
-    argument(
-        "--pages",
-        type=console.user_path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
-        "CORPUS --> (both may end in: without EXPERIMENT …) or <!-- leaderboard: experiment NAME --> and "
-        "<!-- /leaderboard -->",
-    ),
-)
 def leaderboard(arguments: argparse.Namespace) -> None:
     from workflow_src.evaluation.report import leaderboard as board
     from workflow_src.evaluation.report import leaderboard_tables
@@ -225,11 +216,35 @@ def leaderboard(arguments: argparse.Namespace) -> None:
     console.write(sys.stdout, [f"{arguments.output}: {len(rows)} rows of {runs} experiments"])
 
 
-@command(
-    "verify",
-    "check results against their checksums and inputs",
-    argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT"),
+leaderboard_parser = COMMANDS.add_parser(
+    "leaderboard", help="all measured rows of experiments as one CSV file, and tables of it"
 )
+leaderboard_parser.add_argument(
+    "results",
+    nargs="+",
+    metavar="RESULTS",
+    help="finished experiments (names or folders), or CSV files of this command; of an "
+    "experiment that comes twice, the last counts",
+)
+leaderboard_parser.add_argument(
+    "--output",
+    type=console.user_path,
+    default=Path("results/leaderboard.csv"),
+    help="the CSV file (default results/leaderboard.csv)",
+)
+leaderboard_parser.add_argument(
+    "--pages",
+    type=console.user_path,
+    nargs="+",
+    default=[],
+    metavar="FILE",
+    help="Markdown files; writes anew the table between <!-- leaderboard: rows CORPUS -->, <!-- leaderboard: needs "
+    "CORPUS --> (both may end in: without EXPERIMENT …) or <!-- leaderboard: experiment NAME --> and "
+    "<!-- /leaderboard -->",
+)
+leaderboard_parser.set_defaults(run=leaderboard)
+
+
 def verify(arguments: argparse.Namespace) -> None:
     from workflow_src.records.verify import check_finished
     from workflow_src.records.verify import verify as verify_results
@@ -239,24 +254,31 @@ def verify(arguments: argparse.Namespace) -> None:
         check_finished(folder)
 
 
-@command(
-    "export-arpa",
-    "write an n-gram language model as ARPA, for KenLM and others",
-    argument(
-        "--bundle",
-        type=console.user_path,
-        required=True,
-        help="folder of an exported language model, or of a system that carries one",
-    ),
-    argument(
-        "--output", type=console.user_path, help="file, gzipped where its name ends in .gz; default: standard output"
-    ),
-)
+verify_parser = COMMANDS.add_parser("verify", help="check results against their checksums and inputs")
+verify_parser.add_argument("folders", nargs="+", metavar="FOLDER", help="results/EXPERIMENT")
+verify_parser.set_defaults(run=verify)
+
+
 def export_arpa(arguments: argparse.Namespace) -> None:
     from workflow_src.serving.arpa import export_arpa as export
 
     # Standard output may be the model.
     print(export(arguments.bundle, arguments.output), file=sys.stderr if arguments.output is None else sys.stdout)
+
+
+export_arpa_parser = COMMANDS.add_parser(
+    "export-arpa", help="write an n-gram language model as ARPA, for KenLM and others"
+)
+export_arpa_parser.add_argument(
+    "--bundle",
+    type=console.user_path,
+    required=True,
+    help="folder of an exported language model, or of a system that carries one",
+)
+export_arpa_parser.add_argument(
+    "--output", type=console.user_path, help="file, gzipped where its name ends in .gz; default: standard output"
+)
+export_arpa_parser.set_defaults(run=export_arpa)
 
 
 def main(words: list[str] | None = None) -> None:
@@ -275,6 +297,6 @@ def main(words: list[str] | None = None) -> None:
             translate(options)
         return
     with console.command():
-        arguments = parser().parse_args(words)
+        arguments = PARSER.parse_args(words)
         console.standard_output()
         arguments.run(arguments)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from workflow_src.cli.commands import argument
 from workflow_src.config import load
 from workflow_src.config.compose import is_file_name
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, merge, read_yaml
@@ -17,20 +16,21 @@ from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.runtime import snakemake_parts
 
 # Arguments that name a configuration: the same, with the same meaning, for every command.
-CONFIGURATION = (
-    argument(
-        "configuration",
-        nargs="?",
-        help=f"an experiment ({', '.join(experiment_names())}) or a YAML file; default: what config/config.yaml says",
-    ),
-    argument("--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"),
-    argument(
-        "--config",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="as for snakemake, over both; a YAML file here counts as one of --configfile",
-    ),
+CONFIGURATION = argparse.ArgumentParser(add_help=False)
+CONFIGURATION.add_argument(
+    "configuration",
+    nargs="?",
+    help=f"an experiment ({', '.join(experiment_names())}) or a YAML file; default: what config/config.yaml says",
+)
+CONFIGURATION.add_argument(
+    "--configfile", nargs="+", default=[], metavar="FILE", help="as for snakemake, laid over CONFIGURATION"
+)
+CONFIGURATION.add_argument(
+    "--config",
+    nargs="+",
+    default=[],
+    metavar="KEY=VALUE",
+    help="as for snakemake, over both; a YAML file here counts as one of --configfile",
 )
 
 
