@@ -31,16 +31,10 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
         return default_measured()
     resolved = _parsed({main_metric().name: {}, **listed}, "metrics")
     for entry in resolved:
-        metric, where = entry.metric, f"metrics.{entry.metric.name}"
-        if metric.name not in listed:
-            continue
-        if missing := metric.missing():
-            raise ConfigError(
-                where, problem=f"it needs {' and '.join(missing)}, not installed", hint="install it, or remove it"
-            )
-        if reason := metric.conflict(corpus, entry.settings):
+        metric = entry.metric
+        if metric.name in listed and (reason := metric.conflict(corpus, entry.settings)):
             hint = "change its settings, or remove it" if type(entry.settings).model_fields else "remove it"
-            raise ConfigError(where, problem=f"it {reason}", hint=hint)
+            raise ConfigError(f"metrics.{metric.name}", problem=f"it {reason}", hint=hint)
     return resolved
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import importlib.util
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -162,7 +161,6 @@ class Metric:
     better       which figures are better
     bounds       of its figures, None where there is no such bound
     references   which it takes where a source has several: "all", the "first", or "none" where it needs no reference
-    packages     those that it imports and that may not be installed
     program      computes figures of sentences outside of this environment; `segments` and `score` read them from Texts
     conflict     (Corpus, settings) -> None, or why it cannot measure translations of such a corpus: the end of a
                  sentence that begins with its name
@@ -187,7 +185,6 @@ class Metric:
     better: Literal["higher", "lower"] = "higher"
     bounds: tuple[int | float | None, int | float | None] = (None, None)
     references: Literal["all", "first", "none"] = "first"
-    packages: tuple[str, ...] = ()
     program: Program | None = None
     conflict: Callable[[Corpus, Any], str | None] = lambda _corpus, _settings: None
     default: bool = False
@@ -233,7 +230,3 @@ class Metric:
     def in_words(self, points: float) -> str:
         """A figure, as it is shown, in a sentence: "5 BLEU", "0.5 % valid outputs"."""
         return f"{points:g}{self.unit and f' {self.unit}'} {self.title}"
-
-    def missing(self) -> list[str]:
-        """Packages that are not installed; imports nothing."""
-        return [package for package in self.packages if importlib.util.find_spec(package) is None]
