@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import (
-    AfterValidator,
     Field,
     InstanceOf,
     PlainSerializer,
@@ -251,16 +250,6 @@ class Decode(DecodeOptions):
     def combinations(self) -> list[SearchSettings]:
         """The settings with each of `tried`."""
         return [self.values.model_validate(self.values.model_dump() | chosen) for chosen in self.tried]
-
-
-def _with_system(decode: Decode) -> Decode:
-    if not decode.system:
-        raise ConfigError("system", problem="missing")
-    return decode
-
-
-# A decode among those of several systems.
-SystemDecode = Annotated[Decode, AfterValidator(_with_system)]
 
 
 @dataclasses.dataclass(frozen=True)

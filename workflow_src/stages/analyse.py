@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.resolved import Decode, SystemDecode
+from workflow_src.config.resolved import Decode
 from workflow_src.data.lines import read_aligned
 from workflow_src.evaluation.analyses.inputs import pick
 from workflow_src.evaluation.labels import differing, words
@@ -25,9 +25,9 @@ POOL = 200
 
 class TraceSettings(Frozen):
     examples: int = Field(ge=0, description="sentences to show")
-    searches: tuple[SystemDecode, ...] = Field(description="searches whose steps are followed")
-    teacher: SystemDecode | None = Field(description="translates the sentences too")
-    beside: tuple[SystemDecode, ...] = Field((), description="further searches that translate the sentences")
+    searches: tuple[Decode, ...] = Field(description="searches whose steps are followed")
+    teacher: Decode | None = Field(description="translates the sentences too")
+    beside: tuple[Decode, ...] = Field((), description="further searches that translate the sentences")
 
 
 class Inputs(DeviceJobInputs):

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import Field
 
 from workflow_src.config.experiment import SpeedConfig
-from workflow_src.config.resolved import Decode, SystemDecode
+from workflow_src.config.resolved import Decode
 from workflow_src.config.roles import fill
 from workflow_src.data.lines import read_lines
 from workflow_src.errors import ArtifactError, InputError, TimingFailed
@@ -55,7 +55,7 @@ class TimingProtocol:
 class SpeedSettings(Frozen):
     speed: SpeedConfig
     reference: Key | None = Field(None, description="system and name of the row that speed-ups refer to")
-    rows: tuple[SystemDecode, ...] = Field(description="the decodes to time")
+    rows: tuple[Decode, ...] = Field(description="the decodes to time")
 
 
 class Inputs(DeviceJobInputs):

@@ -30,7 +30,6 @@ DOCUMENTS = {
     },
     "train": {"settings": COUNTED | {"data": "raw"}, "seed": 1, "train": ["a"]} | TRAINING,
     "analyse": {"settings": TRACES, "bundles": {}, "source": "x", "reference": "x", "output": "x"},
-    "measure_speed": {"settings": {"speed": {}, "rows": [BEAM]}, "bundles": {}, "source": "x", "output": "x"},
 }
 
 
@@ -46,18 +45,6 @@ def read(stage, document, tmp_path):
         ("decode", {"batch": 0}, {"setting": "batch", "value": 0}),
         ("train", {"log_every": 0}, {"setting": "log_every", "value": 0}),
         ("analyse", {"settings": TRACES | {"examples": -1}}, {"setting": "settings.examples", "value": -1}),
-        (
-            "analyse",
-            {"settings": TRACES | {"searches": [BEAM, {"search": "beam"}]}},
-            {"setting": "settings.searches[1].system"},
-        ),
-        ("analyse", {"settings": TRACES | {"teacher": {"search": "beam"}}}, {"setting": "settings.teacher.system"}),
-        ("analyse", {"settings": TRACES | {"beside": [{"search": "beam"}]}}, {"setting": "settings.beside[0].system"}),
-        (
-            "measure_speed",
-            {"settings": {"speed": {}, "rows": [{"search": "beam"}]}},
-            {"setting": "settings.rows[0].system"},
-        ),
     ],
 )
 def test_a_document_that_cannot_be_run_is_refused(stage, changes, fields, tmp_path):
