@@ -53,25 +53,6 @@ def test_settings_of_smoke_are_those_of_the_snapshot():
     assert snapshot() == json.loads(SNAPSHOT.read_text()), "run tests/test_rule_settings.py if the change is intended"
 
 
-# Rules of an experiment; every other rule belongs to its recipe, whose experiments share it.
-OWN = [
-    *("analysis", "speed", "report", "significance"),
-    *registry.analyses(),
-]
-
-
-def test_experiments_that_share_a_recipe_do_not_undo_each_other():
-    first: dict[tuple[str, str], tuple[str, str]] = {}
-    for experiment in experiment_names():
-        recipe = load_experiment(experiment).config.recipe.name
-        for name, settings in rule_settings(Plan(load_experiment(experiment))).items():
-            if name not in OWN and not name.startswith("finish "):
-                first_experiment, first_settings = first.setdefault((recipe, name), (experiment, settings))
-                assert settings == first_settings, (
-                    f"{experiment} and {first_experiment} make {name} of {recipe} differently; rename one"
-                )
-
-
 # Stages of rules of another name.
 STAGES = {
     "analysis": "analyse",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import re
@@ -10,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pydantic
 import pytest
 import torch
 import wordbag
@@ -25,13 +23,11 @@ from workflow_src.config import Plan, load_experiment
 from workflow_src.config.costs import Sizes, vocabulary_size
 from workflow_src.config.rules import Work
 from workflow_src.data.subwords import Subwords
-from workflow_src.declarations import check
-from workflow_src.errors import ConfigError, DeclarationError
+from workflow_src.errors import ConfigError
 from workflow_src.families.build import build
 from workflow_src.nn.weights import weights_of as weights_of_model
 from workflow_src.records.atomic import load_tensors, read_json, save_tensors, write_json
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import Role
 
 PROJECT = Path(__file__).resolve().parents[2]
 DECLARATIONS = """
@@ -406,21 +402,3 @@ def test_the_contract_tests_fill_every_role_and_see_what_a_loss_does_with_it(pac
     failed = re.findall(r"^FAILED tests/test_families.py::(\S+)", process.stdout, re.MULTILINE)
     assert failed == ["test_extra_padding_leaves_the_loss_alone[careless]"], process.stdout[-3000:]
     assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 20
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"symbols": ("mask", "mask")}, "the symbols ('mask', 'mask')"),
-        ({"symbols": ("a mask",)}, "'a mask'"),
-        ({"needs": {"model": Role()}}, 'the role "model"'),
-    ],
-)
-def test_declarations_that_cannot_be_used_are_refused(package, change, words):
-    members = registry.members()
-    with pytest.raises((DeclarationError, pydantic.ValidationError), match=re.escape(words)):
-        wrong = dataclasses.replace(members.families["marked"], **change)
-        check(
-            {kind: getattr(members, field) for kind, field in registry.KINDS.items()}
-            | {"family": {**members.families, "marked": wrong}}
-        )

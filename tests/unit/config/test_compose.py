@@ -404,6 +404,7 @@ def test_another_recipe_has_a_folder_of_its_own(recipe):
 def shared_files(plan):
     """Settings of what lies in the folder of a plan's recipe, by what it is."""
     shared = {name: getattr(plan, name)() for name in ("settings_download", "settings_normalise", "settings_subwords")}
+    shared |= {("encoded", text): plan.settings_encode(text) for text in plan.texts}
     for name, system in plan.loaded.systems.items():
         if not system.family.imported:
             shared["system", name] = plan.settings_training(name)

@@ -144,19 +144,6 @@ def test_other_values_are_refused(setting, value, fields):
     assert fields_of(refused.value, fields) == fields
 
 
-@pytest.mark.parametrize(
-    ("value", "fields"),
-    [
-        (8, {"setting": "recipe.subwords.vocabulary_size", "value": 8}),
-        ("big", {"setting": "recipe.subwords.vocabulary_size"}),
-    ],
-)
-def test_other_vocabularies_are_refused(value, fields):
-    with pytest.raises(ConfigError) as refused:
-        load_experiment("smoke", recipe={"subwords": {"vocabulary_size": value}})
-    assert fields_of(refused.value, fields) == fields
-
-
 def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():
     """Before the corpus is encoded no size is known, so that none may be a reason to run a job again."""
     plan = Plan(load_experiment("recommended"))
