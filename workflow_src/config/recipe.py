@@ -53,9 +53,14 @@ class TextRules(Frozen):
     def _kinds(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> tuple[PlaceholderKind, ...]:
         """True is all kinds, false and null are none. A list may have any order: the same kinds are equal."""
         kinds = get_args(PlaceholderKind)
+        # Text on the command line.
+        value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
         if value is True:
             return kinds
-        named = () if value is False or value is None or value in NONE else validate(value)
+        none = value is False or value is None or value in NONE
+        if not none and not isinstance(value, list | tuple):
+            raise ConfigError("", value, allowed=f"true, false, or a list of {', '.join(kinds)}")
+        named = () if none else validate(value)
         return tuple(kind for kind in kinds if kind in named)
 
 

@@ -26,7 +26,7 @@ class Reference(NamedTuple):
 class Relations(Frozen):
     """What a system has to do with others."""
 
-    data: str | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
+    data: Annotated[str, Field(min_length=1)] | Annotated[dict[str, TextWeight], Field(min_length=1)] | None = Field(
         None,
         description="a text, or texts with their weights; default: raw, or that of the base with its training.augment",
     )

@@ -175,6 +175,7 @@ MISTAKES = [
         {"systems": {"lvm": {"data": "distilled-by-teache"}}},
         {"setting": "systems.lvm.data", "value": "distilled-by-teache", "nearest": "distilled-by-teacher"},
     ),
+    ({"systems": {"lvm": {"data": ""}}}, {"setting": "systems.lvm.data", "value": ""}),
     (
         {"systems": {"lvm": {"data": "mine"}}},
         {

@@ -24,7 +24,7 @@ def kinds_in_settings(own: Plan) -> list[str] | None:
     return json.loads(own.settings_normalise()).get("placeholders")
 
 
-@pytest.mark.parametrize("value", [None, False, "none", []])
+@pytest.mark.parametrize("value", [None, False, "false", "none", []])
 def test_off_hands_over_nothing(value):
     default = Plan(load_experiment("smoke"))
     assert kinds_in_settings(plan(value)) is None
@@ -40,6 +40,7 @@ def test_other_kinds_make_other_subwords_though_no_sentence_has_one():
     ("value", "kinds"),
     [
         (True, [*KINDS]),
+        ("true", [*KINDS]),
         (["variables", "tags"], ["tags", "variables"]),
         (["urls", "urls"], ["urls"]),
     ],
