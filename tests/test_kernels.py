@@ -23,6 +23,7 @@ from workflow_src.training.update import Part, Task, Updater
 
 PAGE = (Path(__file__).resolve().parents[1] / "docs/kernels.md").read_text(encoding="utf-8")
 TABLE = PAGE.partition("\n## ")[0]
+MEASURED = PAGE.partition("\n## ")[2]
 ROWS = {row.name: row for row in kernels.ROWS}
 
 
@@ -103,6 +104,11 @@ def test_the_table_has_a_row_of_every_search():
     assert figures["greedy, transformer"][2] == "13"
     # Captured, blocks of eight and of four positions, after the graph that reads the source.
     assert [figures["greedy, transformer"][column].strip(" |") for column in (3, 4, 5)] == ["3", "0", "2"]
+
+
+def test_figures_of_a_real_gpu_are_no_counts_of_the_pretended_one():
+    rows = [line for line in MEASURED.splitlines() if line.split(" | ")[0].removeprefix("| ") in ROWS]
+    assert len(rows) > 10 and not set(rows) & set(TABLE.splitlines())
 
 
 def test_a_batch_takes_no_more_operators_than_a_sentence():
