@@ -87,8 +87,10 @@ def facts(overview: Overview) -> Iterator[str]:
         return
     space = f"Disk: about {overview.disk / 1e9:.1f} GB, downloads not counted. " if overview.disk is not None else ""
     yield f"{space}Memory: the largest job asks for {overview.all.memory / 1000:.1f} GB."
-    if overview.after:
-        waiting = "; ".join(f"{name} for {', '.join(others)}" for name, others in overview.after.items())
+    trainings = {node.system: node for node in overview.nodes.values() if node.stage == "train" and node.run}
+    after = {name: others for name, others in overview.after.items() if name in trainings}
+    if after:
+        waiting = "; ".join(f"{name} for {', '.join(others)}" for name, others in after.items())
         yield f"Trainings that wait for others, while cores may be idle: {waiting}."
     sizes = overview.sizes
     pairs = f" Training pairs: {sizes.pairs:,} ({sizes.sources['pairs']})." if sizes.pairs else ""
@@ -96,12 +98,11 @@ def facts(overview: Overview) -> Iterator[str]:
     if sizes.limit:
         yield limit_in_words(sizes.limit)
     if overview.auto and overview.vocabulary_size:
-        trained = [(node.system, node.updates) for node in overview.nodes.values() if node.updates]
-        updates = ", ".join(f"{system} {count:,}" for system, count in trained)
-        yield (
-            f"Settings that are auto come to about: updates {updates}; "
-            f"{overview.vocabulary_size:,} subwords in the vocabulary."
-        )
+        counts = [(system, node.updates) for system, node in trainings.items() if node.updates]
+        updates = ", ".join(f"{system} {count:,}" for system, count in counts)
+        sized = [f"updates {updates}"] if updates else []
+        sized.append(f"{overview.vocabulary_size:,} subwords in the vocabulary")
+        yield f"Settings that are auto come to about: {'; '.join(sized)}."
     if any(work.tokens is None for work in overview.all.work):
         yield "Distillation is not counted: the number of training pairs is not known; give --pairs."
 

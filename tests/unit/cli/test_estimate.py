@@ -162,6 +162,9 @@ def test_what_is_auto_is_reported_by_the_lines_of_own_texts_or_by_what_is_given(
     assert training(planned, "teacher").tokens == 2000 * 2000
     line = "auto come to about: updates teacher 2,000, teacher-long 2,000, one-pass 2,000; 1,000 subwords"
     assert line in lines(planned)
+    # Without a training there are no updates, and none waits.
+    without = lines(overview(Request([Path("mine.yaml")], targets=["download"], length=9)))
+    assert "about: 1,000 subwords" in without and "wait for others" not in without
     # Compressed lines are counted as lines, too.
     for code in ("de", "en"):
         with gzip.open(f"my.{code}.gz", "wt") as file:
