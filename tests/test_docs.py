@@ -19,7 +19,8 @@ from workflow_src.config.load import check_own_name
 from workflow_src.spec import Frozen
 
 CONFIGURATION = [PROJECT / "config" / "README.md", PROJECT / "config" / "experiments" / "README.md"]
-PAGES = [PROJECT / "README.md", *CONFIGURATION, *sorted((PROJECT / "docs").glob("**/*.md"))]
+PROJECT_PAGES = [PROJECT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [*PROJECT_PAGES, *CONFIGURATION, *sorted((PROJECT / "docs").glob("**/*.md"))]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -87,8 +88,7 @@ def test_every_experiment_is_listed_and_papers_with_what_they_cost():
 def test_experiments_of_results_are_shipped():
     """So that `continuum check` knows the names in tables of results, and a command trains their systems."""
     board = (PROJECT / "docs/results/leaderboard.csv").read_text(encoding="utf-8").splitlines()
-    # In the CSV file alone, as docs/results/README.md says.
-    names = {row.partition(",")[0] for row in board[1:]} - {"toy-seeds"}
+    names = {row.partition(",")[0] for row in board[1:]}
     assert len(names) > 5 and names <= set(experiment_names())
     for page in (PROJECT / "README.md", PROJECT / "docs/results/README.md"):
         shown = {cell for line in prose(page) for cell in map(str.strip, line.split("|")) if cell.endswith("-seeds")}
@@ -141,7 +141,9 @@ def settings() -> dict[str, type[Frozen]]:
     classes |= {f"families.{name}.objective": family.objective for name, family in registry.families().items()}
     classes |= {f"searches.{name}": search.settings for name, search in registry.searches().items()}
     classes |= {f"analyses.{name}": analysis.settings for name, analysis in registry.analyses().items()}
+    classes |= {f"metrics.{name}": metric.settings for name, metric in registry.metrics().items()}
     classes |= {f"recipe.clean.{name}": filter.settings for name, filter in registry.filters().items()}
+    classes |= {f"generator.{name}": generator.settings for name, generator in registry.generators().items()}
     for module in (datasets, experiment, preparation, relations, runtime):
         kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, Frozen))
         classes |= {kind.__name__: kind for kind in kinds if kind is not Frozen}

@@ -58,7 +58,9 @@ class SystemFields(Relations):
     search_defaults: dict[str, dict[str, Any]] = Field(
         {}, description="settings by search that its bundle searches with; default: those of the best row on dev"
     )
-    initial_weights: FilePath | None = Field(None, description="a safetensors file of the user's to start from")
+    initial_weights: FilePath | None = Field(
+        None, description="weights to start from: a safetensors file; of an ngram system, an ARPA file"
+    )
     model: dict[str, Any] = Field({}, description="settings that differ from the preset's")
     objective: dict[str, Any] = {}
     training: TrainingConfig | None = Field(
@@ -126,7 +128,7 @@ class LikelihoodConfig(Frozen):
     maximum: float | None = Field(None, gt=0, description="score in nats a subword that pairs have at most")
     batch: int = Field(128, gt=0, description="pairs scored together")
     shards: int = Field(1, gt=0, description="jobs")
-    seed: Seed | None = Field(None, description="which of the system's seeds; default the first")
+    seed: Seed | None = Field(None, description="which of the system's seeds; default the smallest")
 
     @property
     def share(self) -> float:
@@ -268,7 +270,7 @@ class Sections(Frozen):
     analyses: dict[str, dict[str, Any]] = {}
     report: ReportConfig = ReportConfig()
     plugins: tuple[Package, ...] = Field(
-        (), description="packages that declare families, searches, engines, analyses, metrics or filters"
+        (), description="packages that declare families, searches, engines, analyses, metrics, filters or generators"
     )
 
 

@@ -53,7 +53,10 @@ class TrainingConfig(Frozen):
         AUTO, description="updates between saved states; auto: a twentieth of max_steps, 1,000 at most"
     )
     max_skipped: int = Field(
-        10, ge=0, description="updates in a row that may be skipped because loss or gradient is not finite"
+        10,
+        ge=0,
+        description="updates in a row that may be skipped because loss or gradient is not finite; in all, a "
+        "twentieth of the updates more",
     )
     dev_sentences: int | None = Field(None, gt=0, description="first so many dev pairs for BLEU while training")
     keep: Literal["average", "best", "last"] = Field("average", description="which weights become the system")
