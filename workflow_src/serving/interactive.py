@@ -71,15 +71,13 @@ def answer(translator: Translator, line: str, request: Request) -> Iterator[str]
         return
     is_split = request.split and not request.normalised
     parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
-    try:
-        removal = request.remove_repetitions or translator.removal(request.settings)
-        request_of_steps = dataclasses.replace(request, remove_repetitions=removal)
-        traces = translator.trace([part.text for part in parts], request_of_steps)
-    except InputError as failure:
-        # A sentence that is cut for its translation has no steps as a whole.
-        yield f"  no steps: {failure}"
+    texts = [part.text for part in parts]
+    if max(translator.lengths(texts, request)) > translator.longest_part(request):
+        yield "  no steps: the sentence is too long to be translated as a whole"
         return
-    for outputs in traces:
+    removal = request.remove_repetitions or translator.removal(request.settings)
+    request_of_steps = dataclasses.replace(request, remove_repetitions=removal)
+    for outputs in translator.trace(texts, request_of_steps):
         for step, text in enumerate(outputs, declared.first_value):
             yield f"  step {step}  {text}"
 

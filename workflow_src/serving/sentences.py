@@ -116,25 +116,26 @@ def cut_long(
     place: str = "",
     first_line: int = 1,
 ) -> list[Part]:
-    """Parts of at most `most` subwords: longer ones are cut, with a warning.
+    """Parts of at most `most` subwords: longer ones are cut, and a warning names the first and counts them.
 
     `sizes` are numbers of subwords of the parts; `size` counts the subwords of a text. Warnings begin with `place`, and
     count lines from `first_line`.
     """
     pieces: list[Part] = []
+    longer: list[tuple[int, int]] = []
     for part, number in zip(parts, sizes, strict=True):
         pieces_of_part = [part] if number <= most else cut(part, lambda text: size(text) <= most)
         pieces += pieces_of_part
         if len(pieces_of_part) > 1:
-            log.warning(
-                "warning: %sline %d has a sentence of %d subwords, and the model takes at most %d; it is cut into %d "
-                "parts",
-                place,
-                first_line + part.line,
-                number,
-                most,
-                len(pieces_of_part),
-            )
+            longer.append((first_line + part.line, number))
+    if longer:
+        log.warning(
+            "warning: %sline %d has a sentence of %d subwords%s; longer ones than %d are translated in parts",
+            place,
+            *longer[0],
+            f", the first of {len(longer):,} such sentences" if len(longer) > 1 else "",
+            most,
+        )
     return pieces
 
 

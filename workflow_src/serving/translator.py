@@ -186,6 +186,16 @@ class Translator:
         """Subwords of the longest source that the system reads, without its end symbol."""
         return self._bundle.longest_source
 
+    def longest_part(self, request: Request) -> int:
+        """Subwords of the longest part of a line that is translated at once.
+
+        Where a request splits lines, parts are no longer than the sources that training saw: beyond them, a system
+        translates little of a sentence.
+        """
+        seen = self._bundle.longest_trained
+        splits = request.split and not request.normalised
+        return min(self.longest_source, seen) if splits and seen is not None else self.longest_source
+
     def request(
         self,
         search: str | SearchSettings | Request | None = None,
@@ -268,7 +278,7 @@ class Translator:
         """Translations of `lines`, in order; an empty line stays empty. `search` and `options`: see `request`.
 
         Lines may have any length. Their sentences are translated one by one and joined with the white space between
-        them. A sentence that is too long for the model is cut at clauses or words, with a warning.
+        them. A sentence that is longer than all that training saw is cut at clauses or words, with a warning.
 
         With `n_best` (number of hypotheses), `return_scores` or `return_origins` (the source subwords that outputs were
         read off), each line gives a `Translation` in place of text. Raises InputError where the search holds fewer
@@ -295,7 +305,7 @@ class Translator:
         check_lines(lines)
         place = f"{file}, " if file else ""
         seen = self._bundle.longest_trained
-        sources = self._text.split(lines, request, self.longest_source, seen, place, first_line)
+        sources = self._text.split(lines, request, self.longest_part(request), seen, place, first_line)
         hypotheses = self.search_ids(sources.ids, request, watch)
         ranked = [[pair] for pair in zip(hypotheses.scores, hypotheses.tokens, strict=True)]
         if request.ranked:
@@ -380,6 +390,10 @@ class Translator:
     def encoded(self, texts: list[str]) -> list[list[int]]:
         """Ids of the source subwords of normalised texts, as the model reads them, without end symbols."""
         return self._text.encoded(texts)
+
+    def lengths(self, lines: list[str], request: Request) -> list[int]:
+        """Source subwords of each line as a whole, as the model reads them, without end symbols."""
+        return list(map(len, self._text.whole(lines, request, 1).ids))
 
     def source_text(self, line: str) -> str:
         """A normalised source line, detokenised as outputs are, for display."""

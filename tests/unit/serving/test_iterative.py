@@ -65,6 +65,7 @@ def test_a_trace_begins_with_the_first_pass(translator, stop):
     traces = translator.trace(LINES, translator.request(SEARCH, passes=3, stop=stop))
     assert all(len(texts) == 3 for texts in traces)
     for number in range(3):
-        expected = translator.translate(LINES, search=SEARCH, passes=number + 1, stop=stop, remove_repetitions="none")
+        request = translator.request(SEARCH, passes=number + 1, stop=stop, remove_repetitions="none", split=False)
+        expected = translator.translate(LINES, request)
         assert [texts[number] for texts in traces] == expected
     assert translator.trace(["", ""], translator.request(SEARCH, passes=3, stop=stop)) == [["", "", ""]] * 2

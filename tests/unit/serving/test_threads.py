@@ -111,7 +111,7 @@ def test_batches_whose_operators_share_the_threads_are_computed_one_after_the_ot
     monkeypatch.setattr(EagerSession, "compute", compute)
     try:
         translator = Translator.load(tiny_bundles["transformer"], device="cpu", threads=2)
-        translator.translate(LINES, batch=1)
+        translator.translate(LINES, batch=1, split=False)
     finally:
         torch.set_num_threads(before)
     assert callers == [threading.get_ident()] * len(LINES)
