@@ -68,7 +68,9 @@ class SplitRules(TextRules):
     """Which pairs of each split a recipe keeps."""
 
     limits: dict[Literal["train", "dev", "test", "monolingual"], Annotated[int, Field(gt=0)]] = Field(
-        {}, description="only the first so many pairs (test: of each test set), or lines of monolingual text"
+        {},
+        description="only the first so many pairs (test: of each test set; connected-groups: in their drawn order), or "
+        "lines of monolingual text",
     )
     held_out: Literal["keep", "remove"] = Field(
         "keep", description="training pairs that dev or a test set has too; remove: they are left out"

@@ -18,6 +18,8 @@ ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 # Probability of a typing error in a word (a sentence has at least one), and the letters of the shortest such word.
 TYPO_RATE, SHORTEST = 0.2, 3
 WORD = re.compile(rf"[^\W\d_]{{{SHORTEST},}}")
+# Pairs that a share amounts to, from which it is no chance that none was changed.
+LEAST = 20
 
 
 class Augmented(NamedTuple):
@@ -31,7 +33,8 @@ class Augmented(NamedTuple):
 class Augmenter:
     """Changes a share of training pairs. The change of a pair depends on its text and on `settings` alone.
 
-    Upper and title change both sides, typos and no_accents the source. Spans of `placeholders` stay.
+    Upper and title change both sides, typos and no_accents the source. A pair whose source would not change stays.
+    Spans of `placeholders` stay.
     """
 
     def __init__(self, settings: AugmentConfig, languages: tuple[str, str], placeholders: Placeholders | None = None):
@@ -42,8 +45,12 @@ class Augmenter:
     def __call__(self, source: str, target: str) -> Augmented:
         draw = self._random(source, target)
         modifier = self._drawn(draw.random())
-        changed = self._changed(source, target, modifier, draw) if modifier else (source, target)
-        return Augmented(*changed, modifier if changed != (source, target) else None)
+        if modifier is not None:
+            changed_source, changed_target = self._changed(source, target, modifier, draw)
+            # A model cannot read off a source without case that its translation should be in capitals.
+            if changed_source != source:
+                return Augmented(changed_source, changed_target, modifier)
+        return Augmented(source, target, None)
 
     def _random(self, source: str, target: str) -> random.Random:
         """Random numbers of a pair, the same wherever it stands."""
@@ -151,6 +158,11 @@ def _near(letter: str) -> str:
             near = row[max(place - 1, 0) : place] + row[place + 1 : place + 2]
             return near.upper() if letter.isupper() else near
     return ""
+
+
+def without_effect(settings: AugmentConfig, counts: Mapping[str, int], pairs: int) -> list[str]:
+    """The modifiers that have changed none of so many pairs, such as capitals where the source has no case."""
+    return [name for name in MODIFIERS if getattr(settings, name) * pairs >= LEAST and not counts.get(name)]
 
 
 def words(counts: Mapping[str, int]) -> str:

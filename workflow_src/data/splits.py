@@ -6,16 +6,19 @@ import array
 import dataclasses
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
+from workflow_src.data.drops import words
 from workflow_src.data.escapes import BPE_SIGNS, Escape
 from workflow_src.data.groups import Groups, StoredRows, groups_of
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
+NONE_LEFT_OUT: Mapping[str, int] = MappingProxyType({})
 
 
 class Row(NamedTuple):
@@ -45,7 +48,7 @@ class SplitRows:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
-def connected_groups(pairs: StoredRows, settings: GroupSplit) -> SplitRows:
+def connected_groups(pairs: StoredRows, settings: GroupSplit, left_out: Mapping[str, int] = NONE_LEFT_OUT) -> SplitRows:
     """Train, dev and test of normalised (key language, other language) pairs, reproducible from `settings.seed`.
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each
@@ -54,12 +57,15 @@ def connected_groups(pairs: StoredRows, settings: GroupSplit) -> SplitRows:
     than `longest` subwords on a side never become dev or test. The order of the random draws is part of the
     definition: figures measured on a split need it.
 
-    Raises ArtifactError when there are too few groups for dev and test.
+    Raises ArtifactError when there are too few groups for dev and test. The error counts the pairs that were `left_out`
+    of the corpus before, by reason.
     """
     groups = groups_of(pairs)
     too_long = {row for row in range(len(pairs)) if not fits(pairs[row], settings.longest)}
     while True:
         rows = _drawn(pairs, groups, settings, too_long)
+        if rows is None:
+            raise _too_few(pairs, groups, settings, too_long, left_out)
         spelled = _spelled_too_long(pairs, rows, settings.longest)
         if not spelled:
             return rows
@@ -89,7 +95,8 @@ def _spelled_too_long(pairs: StoredRows, rows: SplitRows, longest: int) -> set[i
     return {row for row in near if any(len(escapes[side](pairs[row][side])) > longest for side in (0, 1))}
 
 
-def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: set[int]) -> SplitRows:
+def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: set[int]) -> SplitRows | None:
+    """The split, without rows that are `too_long` in dev and test; None where there are too few groups."""
     draw = random.Random(settings.seed)
     order = array.array("i", groups.by_name.tobytes())
     draw.shuffle(order)
@@ -120,16 +127,28 @@ def _drawn(pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: se
         else:
             split.train.extend(chosen_rows)
     if waiting or not split.train:
-        too_long_words = f"; {len(too_long)} are left out as too long (longest: {settings.longest})" if too_long else ""
-        raise ArtifactError(
-            "the corpus",
-            f"has {len(pairs)} pairs in {len(order)} groups of connected sentences, too few for {settings.dev} dev and "
-            f"{settings.test} test pairs beside train{too_long_words}",
-            "lower dev and test under split" + (", or raise its longest" if too_long else ""),
-        )
+        return None
     draw.shuffle(split.train)
     split.dropped = +split.dropped
     return split
+
+
+def _too_few(
+    pairs: StoredRows, groups: Groups, settings: GroupSplit, too_long: set[int], left_out: Mapping[str, int]
+) -> ArtifactError:
+    """The error for a corpus with too few groups, and what to do about it, by what leaves out pairs."""
+    problem = (
+        f"has {len(pairs)} pairs in {len(groups.by_name)} groups of connected sentences, too few for {settings.dev} "
+        f"dev and {settings.test} test pairs beside train"
+    )
+    fixes = ["lower dev and test under split"]
+    if any(left_out.values()):
+        problem += f"; left out before: {words(left_out)}"
+        fixes.insert(0, "check the texts, recipe.clean and recipe.normalisation")
+    if too_long:
+        problem += f"; {len(too_long)} are left out as too long (longest: {settings.longest})"
+        fixes.append("raise its longest")
+    return ArtifactError("the corpus", problem, ", or ".join(fixes))
 
 
 def every_nth(rows: Iterable[Row], settings: NthSplit) -> Iterator[tuple[str, Row]]:
@@ -161,7 +180,7 @@ def divided(
         for row in rows:
             pair = (row.target, row.source) if turned else (row.source, row.target)
             stored.append([*pair, *row.raw, str(row.number)])
-        chosen = connected_groups(stored, split)
+        chosen = connected_groups(stored, split, dropped)
         dropped.update(chosen.dropped)
         for name in ("train", "dev", TEST):
             for place in getattr(chosen, name):

@@ -14,9 +14,14 @@ from workflow_src.data.patterns import UNSPACED_LETTERS
 SAMPLE, LEAST = 10_000, 20
 # The share of these lines from which a text counts as tokenised.
 MOST = 0.5
-# Full stops and commas behind a word and a space, and right behind a word; French has a space before other marks.
-APART = re.compile(r"(?<=\S) [.,](?= |$)")
-JOINED = re.compile(r"[^\s.,\d][.,](?= |$)")
+# Full stops, commas and question marks of other scripts, which Moses does not know: Arabic, Indic, Ethiopic, Armenian.
+OTHER_MARKS = "\u061f\u060c\u061b\u06d4\u0964\u0965\u1362-\u1367\u0589\u055d"
+# Marks behind a word and a space, and right behind a word.
+APART = re.compile(rf"(?<=\S) [.,{OTHER_MARKS}](?= |$)")
+JOINED = re.compile(rf"[^\s\d.,?!{OTHER_MARKS}][.,?!{OTHER_MARKS}](?= |$)")
+# French has a space before these, and some writers of other languages have.
+APART_IN_FRENCH = re.compile(r"(?<=\S) [?!](?= |$)")
+SPACE_BEFORE_MARK = re.compile(rf" (?=[{OTHER_MARKS}](?!\w))")
 LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 # Without punctuation of full width, which ordinary text may have a space behind.
 MARKS = r"\u3000-\u3004\u3008-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
@@ -38,12 +43,22 @@ def tokenised_share(lines: Iterable[str], language: str) -> float:
 
     0 for text that has few such lines.
     """
-    judge = _spaced_line if spaced(language) else _unspaced_line
+    if not spaced(language):
+        judge = _unspaced_line
+    elif two_letters(language) == "fr":
+        judge = _french_line
+    else:
+        judge = _spaced_line
     verdicts = [verdict for line in itertools.islice(lines, SAMPLE) if (verdict := judge(line)) is not None]
     return sum(verdicts) / len(verdicts) if len(verdicts) >= LEAST else 0.0
 
 
 def _spaced_line(line: str) -> bool | None:
+    verdict = _french_line(line)
+    return True if verdict is None and APART_IN_FRENCH.search(line) else verdict
+
+
+def _french_line(line: str) -> bool | None:
     if APART.search(line):
         return True
     return False if JOINED.search(line) else None
@@ -102,6 +117,6 @@ def detokeniser(kind: TokenisedKind, language: str) -> Callable[[str], str]:
                 words[-1] += word
             else:
                 words.append(TREEBANK.get(word.lower(), word))
-        return detokenise(words)
+        return SPACE_BEFORE_MARK.sub("", detokenise(words))
 
     return moses

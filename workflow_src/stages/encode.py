@@ -21,7 +21,7 @@ from workflow_src.config.recipe import TextRules
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
-from workflow_src.data.augment import Augmented, Augmenter
+from workflow_src.data.augment import Augmented, Augmenter, without_effect
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines, zipped_lines
@@ -290,6 +290,15 @@ def run(inputs: Inputs) -> str:
     warn_of_losses(
         f"{inputs.source} and {inputs.target}", counts.dropped, written["pairs"] + counts.dropped.total(), fix
     )
+    if augment := inputs.settings.augment:
+        for name in without_effect(augment, counts.augmented, written["pairs"]):
+            log.warning(
+                "warning: training.augment.%s changes no pair of %s and %s: sources have nothing that it changes, or "
+                "the changed pairs are longer than recipe.max_length; remove it, or raise that.",
+                name,
+                inputs.source,
+                inputs.target,
+            )
     return (
         f"encoded {written['pairs']:,} pairs of {inputs.split}: {written['source_tokens']:,} source and "
         f"{written['target_tokens']:,} target subwords{left_out(counts.dropped)}"

@@ -217,19 +217,19 @@ def write_texts(
         }
         # Train last: what dev and test sets have may be left out of it.
         for name, paths in sorted(texts.items(), key=lambda text: text[0] == training):
-            unusable: Counter[str] = Counter()
             lines = max(check_parallel(paths[0], path) for path in paths[1:] or paths)
-            earlier = Counter(raw.dropped[name])
+            reasons = Counter(raw.dropped[name])
+            # Further segments of a unit are left out of its pair, which is read once.
+            read_counts[name] = lines + reasons.total() - reasons["other_segment"]
             open_writers = {
                 part: writer
                 for part, writer in writers.items()
                 if part == name or (settings.split and name == training and part not in texts)
             }
             origins = Places(raw.places[name]) if name in raw.places else None
-            count = fill(open_writers, assigned_rows(name, paths, inputs, writers, unusable), origins)
-            # Further segments of a unit are left out of its pair, which is read once.
-            read_counts[name] = lines + earlier.total() - earlier["other_segment"]
-            dropped[name] = +(earlier + unusable + Counter(limit=lines - count - unusable.total()))
+            with_earlier = lines + reasons.total()
+            count = fill(open_writers, assigned_rows(name, paths, inputs, writers, reasons), origins)
+            dropped[name] = +(reasons + Counter(limit=with_earlier - count - reasons.total()))
         for name, writer in writers.items():
             if not writer.pairs:
                 origin = name if name in texts else training

@@ -75,6 +75,10 @@ def test_an_experiment_that_extends_another_changes_single_filters(load_over):
         ({"ratio": {"max_words": None, "max_characters": None}}, {}, "recipe.clean.ratio: it leaves out nothing; "),
         ({"length": dict.fromkeys(("max_words", "max_characters")) | {"min_words": 0, "min_characters": 0}}, {},
          "recipe.clean.length: it leaves out nothing; "),
+        ({"letters": {"min_share": 0}}, {}, "recipe.clean.letters.min_share is 0; "),
+        ({"script": {"min_share": 0}}, {}, "recipe.clean.script.min_share is 0; "),
+        ({"numbers": {"min_share": 0}}, {}, "recipe.clean.numbers.min_share is 0; "),
+        ({"capitals": {"max_share": 1}}, {}, "recipe.clean.capitals.max_share is 1; "),
         ({"garbled": dict.fromkeys(("entities", "mojibake", "lost"), False)}, {},
          "recipe.clean.garbled: it repairs and leaves out nothing; "),
         ({"script": {"scripts": {"de": ["KLINGON"]}}}, {}, "recipe.clean.script.scripts.de is 'KLINGON': no script; "),
@@ -100,6 +104,9 @@ def test_what_cannot_be_used_is_one_sentence(clean, dataset, sentence):
         (("nob", "cmn"), {"language": {"others": ["nb", "deu", "cmn"]}, "script": {}}, None),
         (("xqz", "en"), {"script": {}}, "recipe.clean.script: it does not know the script of xqz "),
         (("xqz", "en"), {"script": {"scripts": {"xqz": ["THAI"]}}}, None),
+        (("ja", "en"), {"ratio": {"max_words": None}}, "recipe.clean.ratio: it leaves out nothing"),
+        (("th", "my"), {"ratio": {"max_words": None}}, None),
+        (("ja", "en"), {"ratio": {"max_characters": None}}, None),
     ],
 )
 def test_filters_are_checked_for_the_languages(languages, clean, reason):

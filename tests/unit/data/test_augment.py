@@ -114,6 +114,18 @@ def test_a_typing_error_is_one_edit_of_a_word_and_every_kind_occurs():
     assert typos("a 12 猫", random.Random(1)) == "a 12 猫"
 
 
+@pytest.mark.parametrize("modifier", ["upper", "title"])
+@pytest.mark.parametrize(
+    ("language", "source"),
+    [("th", "ฉันไม่รู้"), ("zh", "我不知道。"), ("ar", "لا أعرف"), ("hi", "मैं नहीं जानता"), ("de", "1984!")],
+)
+def test_a_target_gets_no_capitals_that_its_source_does_not_show(modifier, language, source):
+    augment = augmenter((language, "en"), **{modifier: 1})
+    assert augment(source, "i do not know") == (source, "i do not know", None)
+    mixed = augment(f"{source} tom", "i do not know tom")
+    assert mixed.modifier == modifier and mixed.source != f"{source} tom" and mixed.target != "i do not know tom"
+
+
 @given(source=lines, target=lines, number=st.integers(0, 3))
 def test_any_text_can_be_changed_and_placeholders_stay(source, target, number):
     placeholders = Placeholders()

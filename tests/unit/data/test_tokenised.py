@@ -17,6 +17,12 @@ ORDINARY = {
     "en": ["I can't tell who will arrive first.", "It costs .5 dollars, or 3 of them; (yes) ?"],
     "fr": ["Est-ce que tu viens ? Oui, bien sûr !", "Il a dit : « Non. » Puis rien ; c'est tout."],
     "ko": ["나는 학생입니다.", "그는 오지 않았다, 나도."],
+    "ar": ["هل ذهب إلى البيت؟", "نعم، ذهب؛ وعاد."],
+    "hi": ["वह घर जाता है।", "रामः गच्छति॥"],
+    "bn": ["সে বাড়ি যায়।", "তুমি কি যাও?"],
+    "ur": ["وہ گھر جاتا ہے۔", "کیا وہ، جاتا ہے؟"],
+    "am": ["ሰላም ነው።", "አንተ፣ ሰላም፤ ነህ፧"],
+    "hy": ["Բարեւ։", "Այո՝ գիտեմ։"],
 }
 
 
@@ -30,6 +36,13 @@ ORDINARY = {
         ("en", ENGLISH),
         ("fr", ["Est-ce que tu viens ? Oui , bien sûr !", "Il a dit : « Non . » Puis rien ."]),
         ("ko", ["나 는 학생 입니다 .", "그 는 오지 않았다 , 나 도 ."]),
+        ("ar", ["هل ذهب إلى البيت ؟", "نعم ، ذهب ؛ وعاد ."]),
+        ("hi", ["वह घर जाता है ।", "क्या वह जाता है ?"]),
+        ("bn", ["সে বাড়ি যায় ।", "তুমি কি যাও ?"]),
+        ("ur", ["وہ گھر جاتا ہے ۔", "کیا وہ ، جاتا ہے ؟"]),
+        ("am", ["ሰላም ነው ።", "አንተ ፣ ሰላም ፤ ነህ ፧"]),
+        ("hy", ["Բարեւ ։", "Այո ՝ գիտեմ ։"]),
+        ("en", ["do you know him ?", "never !"]),
     ],
 )
 def test_tokenised_text_is_noticed(language, lines):
@@ -42,6 +55,11 @@ def test_tokenised_text_is_noticed(language, lines):
 @pytest.mark.parametrize("language", ORDINARY)
 def test_ordinary_text_is_not(language):
     assert shares_of([("train", language, ORDINARY[language][:1] * 50), ("dev", language, ["no mark here"] * 50)]) == {}
+
+
+def test_french_has_spaces_before_some_marks():
+    questions = ["Tu viens ?", "Jamais !"] * 50
+    assert tokenised_share(questions, "fr") == tokenised_share(questions, "fra") == 0
 
 
 @pytest.mark.parametrize(
@@ -61,6 +79,13 @@ def test_ordinary_text_is_not(language):
         ("en", "moses", "Tom &apos;s dog &amp; cat", "Tom's dog & cat"),
         ("eng", "moses", "It 's John 's .", "It's John's."),
         ("de", "moses", "Er sagte : „ Ja ! “", "Er sagte: „Ja!“"),
+        ("ar", "moses", 'قال : " ذهب إلى البيت ؟ " ( نعم ، ذهب ؛ وعاد . )', 'قال: "ذهب إلى البيت؟" (نعم، ذهب؛ وعاد.)'),
+        ("ar", "moses", 'هل قال " نعم " ؟', 'هل قال "نعم"؟'),
+        ("hi", "moses", "वह घर जाता है । रामः गच्छति ॥", "वह घर जाता है। रामः गच्छति॥"),
+        ("bn", "moses", "সে বাড়ি যায় ।", "সে বাড়ি যায়।"),
+        ("ur", "moses", "وہ گھر جاتا ہے ۔", "وہ گھر جاتا ہے۔"),
+        ("am", "moses", "አንተ ፣ ሰላም ፤ ነህ ፧ ሰላም ነው ።", "አንተ፣ ሰላም፤ ነህ፧ ሰላም ነው።"),
+        ("hy", "moses", "Այո ՝ գիտեմ ։", "Այո՝ գիտեմ։"),
     ],
 )
 def test_it_becomes_ordinary_text(language, kind, line, ordinary):

@@ -233,6 +233,14 @@ def test_augmented_pairs_are_counted_and_stay_where_they_would_be_too_long(model
     assert "augmented" not in plain.summary
 
 
+@pytest.mark.parametrize(("last", "warned"), [("der Hund", True), ("der Hund schläft", False)])
+def test_a_modifier_that_changes_no_pair_is_named(models, texts, capsys, last, warned):
+    (texts / "de").write_text("der Hund\n" * 49 + last + "\n", encoding="utf-8")
+    (texts / "en").write_text("the dog\n" * 50, encoding="utf-8")
+    run(models, texts, "train", 40, augment={"no_accents": 1})
+    assert ("warning: training.augment.no_accents" in capsys.readouterr().err) == warned
+
+
 def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(models, texts, capsys):
     (texts / "de").write_text("der Hund schläft\nja\n", encoding="utf-8")
     (texts / "en").write_text("the dog sleeps\nyes\n", encoding="utf-8")

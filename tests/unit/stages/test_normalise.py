@@ -237,6 +237,28 @@ def test_bad_input_leaves_nothing_but_one_sentence(tmp_path, raw, capsys):
     assert list((tmp_path / "corpus").iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("line", "settings", "earlier", "reasons"),
+    [
+        ("{n} un cuvânt lung", {"max_characters": 12}, {}, ["1,195 over max_characters"]),
+        ("", {}, {}, ["1,195 empty"]),
+        ("da {n}", {"max_words": 1}, {"cleaning": 900}, ["900 in cleaning", "1,195 over max_words"]),
+        ("da {n}", {}, {}, []),
+    ],
+)
+def test_too_few_pairs_to_split_are_an_error_that_says_what_was_left_out(
+    tmp_path, capsys, line, settings, earlier, reasons
+):
+    lines = [f"ok{n}" for n in range(5)] + [line.format(n=n) for n in range(5, 1200 if reasons else 20)]
+    text = "".join(line + "\n" for line in lines)
+    write_raw(tmp_path / "raw", {"train.ro": text, "train.en": text}, {"train": earlier})
+    normalise(tmp_path, code=1, split={"method": "connected-groups", "dev": 50, "test": 50}, **settings)
+    message = error(capsys)
+    assert f"{5 if reasons else 20} pairs" in message and "under split" in message
+    assert all(reason in message for reason in reasons)
+    assert ("recipe.normalisation" in message) == bool(reasons)
+
+
 def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks(tmp_path, capsys):
     texts = {
         "train.ro": "a b\n\nc d\n",

@@ -9,7 +9,7 @@ from workflow_src.spec import Check, Filter, Frozen
 
 
 class Settings(Frozen):
-    max_share: float = Field(0.8, ge=0, le=1, description="of a side's letters")
+    max_share: float = Field(0.8, ge=0, lt=1, description="of a side's letters")
     min_letters: int = Field(10, gt=0, description="sides with fewer, such as abbreviations, are kept")
 
 

@@ -9,7 +9,7 @@ from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
-    min_share: float = Field(0.5, ge=0, le=1, description="of the visible characters of each side")
+    min_share: float = Field(0.5, gt=0, le=1, description="of the visible characters of each side")
 
 
 def check(settings: Settings, _languages: tuple[str, str]) -> Check:

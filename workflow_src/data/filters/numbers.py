@@ -13,7 +13,7 @@ from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
-    min_share: float = Field(1.0, ge=0, le=1, description="of the numbers of the side with more of them")
+    min_share: float = Field(1.0, gt=0, le=1, description="of the numbers of the side with more of them")
     written_out: int = Field(
         20, ge=0, description="numbers up to this one need not be on the other side, where they may be words"
     )

@@ -21,15 +21,20 @@ class Settings(Frozen):
     min_characters: int = Field(15, ge=0, description="pairs whose longer side has fewer are kept")
 
 
-def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
-    return "leaves out nothing" if settings.max_words is settings.max_characters is None else None
+def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
+    by_characters = settings.max_characters is not None and alike(languages)
+    return None if by_characters or settings.max_words is not None else "leaves out nothing"
+
+
+def alike(languages: tuple[str, str]) -> bool:
+    """True where both languages say about as much by a character."""
+    source, target = (None if spaced(code) else characters_a_word(code) for code in languages)
+    return source == target
 
 
 def check(settings: Settings, languages: tuple[str, str]) -> Check:
     source_words, target_words = map(word_counter, languages)
-    source_density, target_density = (None if spaced(code) else characters_a_word(code) for code in languages)
-    alike = source_density == target_density
-    most_characters = (alike and settings.max_characters) or float("inf")
+    most_characters = (alike(languages) and settings.max_characters) or float("inf")
     most_words = settings.max_words or float("inf")
     least = settings.min_characters
 

@@ -13,7 +13,7 @@ from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
 
 
 class Settings(Frozen):
-    min_share: float = Field(0.7, ge=0, le=1, description="of the letters of each side")
+    min_share: float = Field(0.7, gt=0, le=1, description="of the letters of each side")
     scripts: dict[str, Annotated[tuple[str, ...], Field(min_length=1)]] = Field(
         {}, description="by language, as Unicode names letters: {sr: [LATIN]}; default: those of the language"
     )
