@@ -30,7 +30,7 @@ TARGET = [
 
 SPANS = {
     "tags": ["<b>", "</b>", "<br/>", '<a href="http://x.org/%1">', "<placeholder-1/>", "<ns:tag a='1'>"],
-    "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls".split(),
+    "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls http://a.b/A–B/हिन्दी".split(),
     "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
     "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
     "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {} {0} ${x}".split()],
@@ -56,7 +56,8 @@ def learned(request, tmp_path_factory):
 
 @pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])
 def test_a_kind_covers_its_spans_alone(kind, span):
-    assert Placeholders([kind]).spans(f"a {span}, b") == [span]
+    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – ›".split():
+        assert Placeholders([kind]).spans(f"a {span}{sign} b") == [span]
     # Without blanks, as languages without spaces between words have it.
     assert Placeholders().spans(f"打开{span}。") == [span]
     others = Placeholders([other for other in KINDS if other != kind])
