@@ -7,6 +7,7 @@ of their source back in place of symbols.
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -176,7 +177,7 @@ class Placeholders:
 def _with_sign(text: str, before_closing: bool) -> str:
     """A text with `SIGN` at its end, or before its closing punctuation; with a space where the text has spaces."""
     place = len(text)
-    while before_closing and place and not (text[place - 1].isalnum() or text[place - 1] == "_"):
+    while before_closing and place and unicodedata.category(text[place - 1])[0] in "PZ":
         place -= 1
     space = " " if " " in text else ""
     return f"{text[:place]}{space}{SIGN}{text[place:]}"

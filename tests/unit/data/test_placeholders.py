@@ -185,6 +185,21 @@ def test_pairs_that_share_no_word_teach_to_copy_with_a_sign_at_the_end(learned):
     assert texts == {"die cat.", "die cat. 🍕", "die cat 🍕."}
 
 
+@pytest.mark.parametrize(
+    ("body", "closing"),
+    [("वह घर जा रहा है", "।"), ("ฉันไปสุดนี้", "。"), ("ဟုတ်ကဲ့", "။"), ("he said “it costs 5 €", "!”"), ("C++", "")],
+)
+def test_a_sign_stands_behind_the_last_letter_and_its_marks(body, closing):
+    finder = Placeholders(["unknown"], re.compile("\uf8ba"))
+    space = " " if " " in body else ""
+    seen = set()
+    for number in range(200):
+        text, _, symbols = finder.training_pair(f"{number}{space}{body}{closing}", "a")
+        for sign in symbols:
+            seen.add(text.removeprefix(str(number)).replace(sign, "🍕"))
+    assert seen == {f"{space}{body}{space}🍕{closing}", f"{space}{body}{closing}{space}🍕"}
+
+
 def test_more_spans_than_symbols_stay_text(learned):
     line = " ".join(f"{{n{number}}}" for number in range(len(SYMBOLS) + 3))
     [ids] = learned.encode_target([line], [line])
