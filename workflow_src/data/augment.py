@@ -40,7 +40,8 @@ class Augmenter:
     def __init__(self, settings: AugmentConfig, languages: tuple[str, str], placeholders: Placeholders | None = None):
         self.settings = settings
         self.languages = languages
-        self._placeholders = placeholders
+        self._of_source = placeholders
+        self._of_target = placeholders.target if placeholders else None
 
     def __call__(self, source: str, target: str) -> Augmented:
         draw = self._random(source, target)
@@ -70,19 +71,20 @@ class Augmenter:
         if modifier in CASES:
             case = CASES[modifier]
             return (
-                self._change_around_spans(source, lambda text: case(text, self.languages[0])),
-                self._change_around_spans(target, lambda text: case(text, self.languages[1])),
+                _change_around_spans(source, self._of_source, lambda text: case(text, self.languages[0])),
+                _change_around_spans(target, self._of_target, lambda text: case(text, self.languages[1])),
             )
         if modifier == "typos":
-            return self._change_around_spans(source, lambda text: typos(text, draw)), target
-        return self._change_around_spans(source, no_accents), target
+            return _change_around_spans(source, self._of_source, lambda text: typos(text, draw)), target
+        return _change_around_spans(source, self._of_source, no_accents), target
 
-    def _change_around_spans(self, text: str, change: Callable[[str], str]) -> str:
-        """`text` changed outside of its placeholders."""
-        if self._placeholders is None:
-            return change(text)
-        text, spans = self._placeholders.mask(text)
-        return put_back(change(text), spans)
+
+def _change_around_spans(text: str, placeholders: Placeholders | None, change: Callable[[str], str]) -> str:
+    """`text` changed outside of its placeholders."""
+    if placeholders is None:
+        return change(text)
+    text, spans = placeholders.mask(text)
+    return put_back(change(text), spans)
 
 
 def upper(text: str, language: str) -> str:

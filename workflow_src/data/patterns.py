@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 # Letters and marks of languages that put no space between words (and of Korean), and signs that end an address.
 UNSPACED_LETTERS = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-\ufaff\uff00-\uffef"
 # Unspaced letters, and characters that stand for others in subword models (escapes.py, placeholders.py).
 NEXT_WORD = rf"{UNSPACED_LETTERS}\uf8a0-\uf8bf"
 _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{NEXT_WORD}]"
+# Punctuation beside that of ASCII and of unspaced letters.
+_PUNCTUATION = "".join(sign for sign in map(chr, range(0x80, 0x2E80)) if unicodedata.category(sign).startswith("P"))
 
 TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>"
 # Punctuation at the end belongs to the sentence around it.
-URL = rf"(?<![A-Za-z0-9+.-])(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.){_IN_URL}*(?<![.,;:!?)\]])"
+URL = rf"(?<![A-Za-z0-9+.-])(?:[A-Za-z][A-Za-z0-9+.-]*://|www\.){_IN_URL}*(?<![.,;:!?)\]{_PUNCTUATION}])"
 EMAIL = r"(?<![A-Za-z0-9.+_-])[A-Za-z0-9.+_-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+"
 ENTITY = r"&(?:[A-Za-z][A-Za-z0-9.-]*|#[0-9]+|#[xX][0-9A-Fa-f]+);"
 # printf's, Qt's (%1 to %9: `%50` is a number in Turkish), and those with braces.

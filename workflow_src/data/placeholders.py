@@ -7,6 +7,7 @@ of their source back in place of symbols.
 from __future__ import annotations
 
 import re
+import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -43,16 +44,17 @@ PATTERNS: Mapping[PlaceholderKind, str] = {
 
 
 class Placeholders:
-    """Spans of the kinds that a recipe names.
+    """Spans of the kinds that a recipe names, in the source language; `target` finds those of the target language.
 
     `unknown` matches a character outside of the vocabulary. Without it, as where text is not subwords yet, the kind of
-    this name has no spans.
+    this name has no spans. `unknown_in_target` is that of another vocabulary of the target language.
     """
 
     def __init__(
         self,
         kinds: Iterable[PlaceholderKind] = get_args(PlaceholderKind),
         unknown: re.Pattern[str] | None = None,
+        unknown_in_target: re.Pattern[str] | None = None,
     ):
         self.kinds = [kind for kind in get_args(PlaceholderKind) if kind in set(kinds)]
         # Tags first, which may hold all others.
@@ -64,14 +66,23 @@ class Placeholders:
             patterns += [rf"(?<!{_IN_WORD}){_IN_WORD}*(?=\w){character}(?:{_IN_WORD}|{character})*", f"{character}+"]
         # Without patterns it matches nothing.
         self._pattern = re.compile("|".join(patterns) or "(?!)")
+        self.target = self if unknown_in_target in (None, unknown) else Placeholders(self.kinds, unknown_in_target)
 
     def places(self, text: str) -> list[tuple[int, int]]:
         """Where spans begin and end, in their order."""
         return [match.span() for match in self._pattern.finditer(text)]
 
-    def spans(self, text: str) -> list[str]:
-        """Spans in their order; none overlap, and of two that do, the one that begins first counts."""
-        return [match.group() for match in self._pattern.finditer(text)]
+    def spans(self, text: str, others: Iterable[str] = ()) -> list[str]:
+        """Spans in their order; none overlap, and of two that do, the one that begins first counts.
+
+        `others` are spans of the other language, which count where they are ordinary words of this one.
+        """
+        return [match.group() for match in self._pattern_with(others).finditer(text)]
+
+    def _pattern_with(self, words: Iterable[str]) -> re.Pattern[str]:
+        """The pattern of spans, and of words that are none by themselves."""
+        added = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not self._pattern.fullmatch(word)]
+        return re.compile("|".join([self._pattern.pattern, *added])) if added else self._pattern
 
     def symbols(self, source: str, target: str | None = None) -> dict[str, str]:
         """A symbol for each distinct span of the source; with a target, for those that it has too.
@@ -80,7 +91,7 @@ class Placeholders:
         """
         spans = dict.fromkeys(self.spans(source))
         if spans and target is not None:
-            partners = set(self.spans(target))
+            partners = set(self.target.spans(target, spans))
             spans = {span: None for span in spans if span in partners}
         return dict(zip(spans, SYMBOLS, strict=False))
 
@@ -105,9 +116,12 @@ class Placeholders:
         ]
         number //= COPIES
         if copied:
-            return source, target, {copied[number % len(copied)]: SYMBOLS[0]}
+            word = copied[number % len(copied)]
+            # The target's vocabulary may lack characters of it, and a part of it be a span there.
+            whole = self.target is self or word in self.target.spans(target, [word])
+            return source, target, {word: SYMBOLS[0]} if whole else symbols
         # A span of one side could become one with the sign beside it.
-        if self.spans(source) or self.spans(target):
+        if self.spans(source) or self.target.spans(target):
             return source, target, symbols
         before_closing = number % 2 == 1
         return _with_sign(source, before_closing), _with_sign(target, before_closing), {SIGN: SYMBOLS[0]}
@@ -117,9 +131,7 @@ class Placeholders:
         parts, place = [], 0
         if symbols:
             # Words that training pairs share are no spans.
-            words = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in symbols if not self._pattern.fullmatch(word)]
-            pattern = re.compile("|".join([self._pattern.pattern, *words])) if words else self._pattern
-            for match in pattern.finditer(text):
+            for match in self._pattern_with(symbols).finditer(text):
                 if match.group() in symbols:
                     parts += [escape(text[place : match.start()]), symbols[match.group()]]
                     place = match.end()
@@ -149,7 +161,8 @@ class Placeholders:
         `without_partner` are spans of one side alone, and shared ones beyond the number of symbols. `copies` is 1 for a
         pair that has another symbol in training.
         """
-        sides = set(self.spans(source)), set(self.spans(target))
+        spans = set(self.spans(source))
+        sides = spans, set(self.target.spans(target, spans))
         shared = min(len(sides[0] & sides[1]), len(SYMBOLS))
         counts = Counter(pairs=int(shared > 0), spans=shared, without_partner=len(sides[0] | sides[1]) - shared)
         if not shared and self.training_pair(source, target)[2]:
@@ -176,7 +189,7 @@ class Placeholders:
 def _with_sign(text: str, before_closing: bool) -> str:
     """A text with `SIGN` at its end, or before its closing punctuation; with a space where the text has spaces."""
     place = len(text)
-    while before_closing and place and not (text[place - 1].isalnum() or text[place - 1] == "_"):
+    while before_closing and place and unicodedata.category(text[place - 1])[0] in "PZ":
         place -= 1
     space = " " if " " in text else ""
     return f"{text[:place]}{space}{SIGN}{text[place:]}"

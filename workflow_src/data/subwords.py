@@ -71,7 +71,7 @@ class Subwords:
         self._target = target
         self.description = description
         kinds = description.get("placeholders")
-        self.placeholders = Placeholders(kinds, source.escape.unknown) if kinds else None
+        self.placeholders = Placeholders(kinds, source.escape.unknown, target.escape.unknown) if kinds else None
 
     @classmethod
     def load(cls, folder: str | Path, threads: int = 1) -> Subwords:
@@ -154,7 +154,7 @@ class Subwords:
 
         Symbols that a source has no placeholder for are dropped.
         """
-        return self._decoded(self._target, [self._in_vocabulary(sentence) for sentence in ids], sources)
+        return self._decoded(self._target, ids, sources)
 
     def placeholder_outcomes(self, ids: list[list[int]], sources: Sequence[str]) -> list[dict[str, int]] | None:
         """`Placeholders.outcomes` of each source and its translation; None without placeholders."""
@@ -178,11 +178,13 @@ class Subwords:
     ) -> list[list[int]]:
         if self.placeholders is None or symbols is None:
             return side.encode([side.escape(line) for line in lines])
+        finder = self.placeholders if side is self._source else self.placeholders.target
         replaced = zip(lines, symbols, strict=True)
-        return side.encode([self.placeholders.replace(line, mapping, side.escape) for line, mapping in replaced])
+        return side.encode([finder.replace(line, mapping, side.escape) for line, mapping in replaced])
 
     def _decoded(self, side: Segmenter, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
-        texts = side.decode(ids)
+        # Families may add symbols to the vocabulary, which have no text.
+        texts = side.decode([[i for i in sentence if i < side.size] for sentence in ids])
         if self.placeholders is None:
             return [unescape(text) for text in texts]
         symbols = [NUMBERS] * len(texts) if sources is None else map(self.placeholders.symbols, sources)

@@ -201,12 +201,13 @@ def open_dev(
     if reversed:
         references = list(map(normaliser.detokenise, references))
     sources = None
+    # Symbols of both sides are numbered by the source, whichever side is written.
+    decode = subwords.reversed().decode_source if reversed else subwords.decode_target
     if subwords.placeholders:
-        # Symbols of both sides are numbered by the source, whichever side is written.
         text = corpus_summary.with_name(f"dev.{summary.source}")
         sources = list(itertools.islice(read_lines(text), count))
 
     def lines(ids: list[list[int]]) -> list[str]:
-        return [normaliser.detokenise(line) for line in subwords.decode_target(ids, sources)]
+        return [normaliser.detokenise(line) for line in decode(ids, sources)]
 
     return Dev(corpus, references, lines, runtime, count, group, tokeniser)

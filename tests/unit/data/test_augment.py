@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -136,3 +137,9 @@ def test_any_text_can_be_changed_and_placeholders_stay(source, target, number):
     assert placeholders.spans(one.source)[: len(spans)] == spans
     assert placeholders.spans(one.target)[-1] == spans[1]
     assert one.modifier in (MODIFIERS[number], None)
+
+
+def test_letters_that_the_vocabulary_of_the_source_lacks_are_changed_in_the_target():
+    placeholders = Placeholders(unknown=re.compile("[^α-ω ]"), unknown_in_target=re.compile("[^a-z ]"))
+    augment = augmenter(("el", "en"), placeholders, upper=1)
+    assert augment("βλεπω linux", "i see 日x")[:2] == ("ΒΛΕΠΩ linux", "I SEE 日x")

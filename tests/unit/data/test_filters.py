@@ -191,6 +191,7 @@ def test_all_filters_together_keep_what_is_clean_or_repaired(text):
         ),
         ("numbers", {}, ("ar", "en"), ("٤٫٥ كيلو و ١٬٢٠٠", "4.5 kilos and 1200"), None),
         ("addresses", {}, ("de", "en"), ("Siehe http://a.org/x.", "See http://a.org/x/ now"), None),
+        ("addresses", {}, ("hi", "ur"), ("देखें http://a.org/x।", "دیکھیں http://a.org/x۔"), None),
         ("addresses", {}, ("de", "en"), ("Siehe http://a.org/x", "See http://a.org/y"), "different"),
         ("addresses", {}, ("de", "en"), ("Post an a@b.org", "Mail"), "different"),
         ("addresses", {}, ("de", "en"), ("Post an @anna", "Mail @anna"), None),

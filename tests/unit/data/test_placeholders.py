@@ -1,5 +1,6 @@
 import itertools
 import re
+from collections import Counter
 from typing import get_args
 
 import pytest
@@ -30,7 +31,7 @@ TARGET = [
 
 SPANS = {
     "tags": ["<b>", "</b>", "<br/>", '<a href="http://x.org/%1">', "<placeholder-1/>", "<ns:tag a='1'>"],
-    "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls".split(),
+    "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls http://a.b/A–B/हिन्दी".split(),
     "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
     "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
     "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {} {0} ${x}".split()],
@@ -56,7 +57,8 @@ def learned(request, tmp_path_factory):
 
 @pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])
 def test_a_kind_covers_its_spans_alone(kind, span):
-    assert Placeholders([kind]).spans(f"a {span}, b") == [span]
+    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – ›".split():
+        assert Placeholders([kind]).spans(f"a {span}{sign} b") == [span]
     # Without blanks, as languages without spaces between words have it.
     assert Placeholders().spans(f"打开{span}。") == [span]
     others = Placeholders([other for other in KINDS if other != kind])
@@ -102,7 +104,8 @@ def test_pairs_come_back_and_share_symbols(learned, source, target):
         for side, ids in (("source", source_ids), ("target", target_ids))
     ]
     assert used == [set(symbols.values())] * 2
-    spans = set(learned.placeholders.spans(source)) & set(learned.placeholders.spans(target))
+    spans = set(learned.placeholders.spans(source))
+    spans &= set(learned.placeholders.target.spans(target, spans))
     if spans:
         assert set(symbols) <= spans and len(symbols) == min(len(spans), len(SYMBOLS))
     else:
@@ -182,6 +185,48 @@ def test_pairs_that_share_no_word_teach_to_copy_with_a_sign_at_the_end(learned):
         )
         assert (SYMBOLS[0] in in_source) == (SYMBOLS[0] in in_target)
     assert texts == {"die cat.", "die cat. 🍕", "die cat 🍕."}
+
+
+@pytest.mark.parametrize(
+    ("body", "closing"),
+    [("वह घर जा रहा है", "।"), ("ฉันไปสุดนี้", "。"), ("ဟုတ်ကဲ့", "။"), ("he said “it costs 5 €", "!”"), ("C++", "")],
+)
+def test_a_sign_stands_behind_the_last_letter_and_its_marks(body, closing):
+    finder = Placeholders(["unknown"], re.compile("\uf8ba"))
+    space = " " if " " in body else ""
+    seen = set()
+    for number in range(200):
+        text, _, symbols = finder.training_pair(f"{number}{space}{body}{closing}", "a")
+        for sign in symbols:
+            seen.add(text.removeprefix(str(number)).replace(sign, "🍕"))
+    assert seen == {f"{space}{body}{space}🍕{closing}", f"{space}{body}{closing}{space}🍕"}
+
+
+@pytest.mark.parametrize("source, target", [("αβγδ", "abcd"), ("abcş", "abcd"), ("abcd", "abcş"), ("我你他是", "abcd")])
+def test_with_a_vocabulary_a_language_every_tenth_pair_teaches_to_copy(source, target, tmp_path):
+    orders = list(itertools.product(range(4), repeat=4))
+    texts = [["".join(letters[number] for number in order) for order in orders] for letters in (source, target)]
+    # Another order, so that sides share no word.
+    texts[1].reverse()
+    for name, lines in zip(("source", "target"), texts, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    config = SubwordsConfig(joint=False, vocabulary_size=40)
+    learned = subwords.learn(config, tmp_path / "source", tmp_path / "target", tmp_path / "made", placeholders=KINDS)
+    for finder, pairs in (
+        (learned.placeholders, zip(*texts, strict=True)),
+        (learned.reversed().placeholders, zip(*reversed(texts), strict=True)),
+    ):
+        counts = sum((finder.count(*pair) for pair in pairs), Counter())
+        assert counts["without_partner"] == 0 and 0.05 < counts["copies"] / len(orders) < 0.15
+
+
+def test_with_a_vocabulary_a_language_what_the_source_lacks_is_copied():
+    finder = Placeholders(["unknown"], re.compile("[^α-ω ]"), re.compile("[^a-z ]"))
+    # An ordinary word of the target, and characters that neither has.
+    source, target = "βλεπω linux 🍕 日", "i see linux 🍕"
+    assert finder.symbols(source, target) == {"linux": SYMBOLS[0], "🍕": SYMBOLS[1]}
+    assert finder.count(source, target) == {"pairs": 1, "spans": 2, "without_partner": 1}
+    assert finder.target.replace(target, finder.symbols(source), str) == f"i see {SYMBOLS[0]} {SYMBOLS[1]}"
 
 
 def test_more_spans_than_symbols_stay_text(learned):

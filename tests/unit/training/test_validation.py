@@ -130,15 +130,19 @@ def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, r
     assert dev.bleu_of(rows) == pytest.approx(expected["char"]) != pytest.approx(expected["13a"])
 
 
+@pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("direction", ["forward", "reversed"])
-def test_bleu_of_perfect_outputs_is_100_where_placeholders_change_their_order(direction, runtime, tmp_path, run_stage):
+def test_bleu_of_perfect_outputs_is_100_where_placeholders_change_their_order(
+    direction, joint, runtime, tmp_path, run_stage
+):
     lines = [(f"Öffne %1 und %2 im Haus {word} .", f"Open %2 and %1 in house {word} .") for word in "abcdefgh"]
     for code, side in zip(("de", "en"), zip(*lines, strict=True), strict=True):
         (tmp_path / f"dev.{code}").write_text("".join(f"{line}\n" for line in side))
     normalisation = NormalisationConfig().model_dump(mode="json")
     write_json(tmp_path / "corpus.json", {"normalisation": normalisation, "source": "de", "target": "en"})
     texts = tmp_path / "dev.de", tmp_path / "dev.en"
-    subwords = learn(SubwordsConfig(vocabulary_size=50), *texts, tmp_path / "subwords", placeholders=["variables"])
+    config = SubwordsConfig(vocabulary_size="auto", joint=joint)
+    subwords = learn(config, *texts, tmp_path / "subwords", placeholders=["variables", "unknown"])
     words = [
         "--settings",
         '{"max_length": 50}',
