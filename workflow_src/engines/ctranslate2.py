@@ -99,11 +99,15 @@ class CTranslate2Session(Session):
         self.target_pieces = pieces["target"]
 
     def _open(self) -> Any:
+        threads = torch.get_num_threads()
         try:
             return library().Translator(str(self.folder), max_queued_batches=-1, **self._options)
         except RuntimeError as failure:
             problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
             raise ArtifactError(self.folder, problem, "make it again") from None
+        finally:
+            # The library changes OpenMP's setting for the calling thread, in which PyTorch may compute other systems.
+            torch.set_num_threads(threads)
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
