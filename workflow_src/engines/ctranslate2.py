@@ -69,13 +69,13 @@ class CTranslate2Session(Session):
     ):
         super().__init__()
         if compute_type not in COMPUTE_TYPES:
-            raise ConfigError("compute_type", compute_type, allowed=COMPUTE_TYPES)
+            raise ConfigError("precision", compute_type, allowed=COMPUTE_TYPES)
         ct2 = library()
         self.kind, index = device_and_index(device)
         supported = ct2.get_supported_compute_types(self.kind, index)
         if compute_type not in supported:
             problem = f"it does not run on this {self.kind} with CTranslate2"
-            raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
+            raise ConfigError("precision", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         self.folder = folder
         self.device = self.kind
         self.precision = compute_type

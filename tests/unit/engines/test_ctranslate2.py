@@ -172,11 +172,11 @@ def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
     with pytest.raises(ConfigError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="int4")
-    fields = {"setting": "compute_type", "value": "int4", "allowed": ("float16", "float32", "int8")}
+    fields = {"setting": "precision", "value": "int4", "allowed": ("float16", "float32", "int8")}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="float16")
-    fields = {"setting": "compute_type", "value": "float16", "mentions": ("cpu",)}
+    fields = {"setting": "precision", "value": "float16", "mentions": ("cpu",)}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ArtifactError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40)

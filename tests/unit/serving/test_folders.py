@@ -145,4 +145,4 @@ def test_float16_needs_a_gpu(exported):
     assert (refused.value.setting, refused.value.value) == ("device", "cuda:7")
     with pytest.raises(ConfigError) as refused:
         open_translator(exported, "auto", "auto", 1, "ctranslate2", "float16")
-    assert (refused.value.setting, refused.value.value) == ("compute_type", "float16")
+    assert (refused.value.setting, refused.value.value) == ("precision", "float16")
