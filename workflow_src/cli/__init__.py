@@ -155,6 +155,12 @@ def compare(arguments: argparse.Namespace) -> None:
     document = comparison.compare(results, arguments.remove_repetitions)
     markdown_path, html_path = pages(arguments.output)
     texts = {markdown_path: markdown(document), html_path: page(document)}
+    for path in texts:
+        # Nobody named this file: it may be the user's.
+        is_beside = path != arguments.output and path.exists()
+        if is_beside and comparison.ABOUT not in path.read_text(encoding="utf-8", errors="replace"):
+            problem = "would be overwritten, and is no page of this command"
+            raise ArtifactError(path, problem, "give another --output")
     for path, text in texts.items():
         with atomic(path) as file:
             file.write(text)

@@ -69,13 +69,13 @@ class CTranslate2Session(Session):
     ):
         super().__init__()
         if compute_type not in COMPUTE_TYPES:
-            raise ConfigError("compute_type", compute_type, allowed=COMPUTE_TYPES)
+            raise ConfigError("precision", compute_type, allowed=COMPUTE_TYPES)
         ct2 = library()
         self.kind, index = device_and_index(device)
         supported = ct2.get_supported_compute_types(self.kind, index)
         if compute_type not in supported:
             problem = f"it does not run on this {self.kind} with CTranslate2"
-            raise ConfigError("compute_type", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
+            raise ConfigError("precision", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         self.folder = folder
         self.device = self.kind
         self.precision = compute_type
@@ -99,11 +99,15 @@ class CTranslate2Session(Session):
         self.target_pieces = pieces["target"]
 
     def _open(self) -> Any:
+        threads = torch.get_num_threads()
         try:
             return library().Translator(str(self.folder), max_queued_batches=-1, **self._options)
         except RuntimeError as failure:
             problem = f"cannot be loaded by CTranslate2 ({' '.join(str(failure).split())})"
             raise ArtifactError(self.folder, problem, "make it again") from None
+        finally:
+            # The library changes OpenMP's setting for the calling thread, in which PyTorch may compute other systems.
+            torch.set_num_threads(threads)
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
+from workflow_src.config.experiment import REMOVALS
 from workflow_src.engines.choose import AUTO, EAGER
 from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError
@@ -37,6 +38,12 @@ def check_flags(request: Request) -> None:
     for field in dataclasses.fields(request):
         if isinstance(field.default, bool) and not isinstance(value := getattr(request, field.name), bool):
             raise ConfigError(field.name, value, allowed="True or False")
+
+
+def check_removal(removal: Any) -> None:
+    """Raises ConfigError unless `removal` is a way to remove repetitions; None is the default of the system."""
+    if removal is not None and removal not in REMOVALS:
+        raise ConfigError("remove_repetitions", removal, allowed=REMOVALS)
 
 
 def check_threads(threads: Any) -> None:

@@ -74,9 +74,18 @@ def _fields(options: Options, translator: Translator) -> dict[str, Any]:
     for name in search.settings.named("role"):
         if fields.get(name) == "none":
             fields[name] = None
-        elif name in fields:
-            fields[name] = Translator.load(fields[name], options.device, options.precision, options.threads)
+        # The name that `--help` shows as the default is the system that the bundle carries.
+        elif name in fields and fields[name] != translator.description.defaults.get(name):
+            fields[name] = _partner(name, fields[name], options)
     return fields
+
+
+def _partner(name: str, folder: str, options: Options) -> Translator:
+    """The translator of the bundle that an option names. Raises ConfigError, which names the option."""
+    try:
+        return Translator.load(folder, options.device, options.precision, options.threads)
+    except InputError as failure:
+        raise ConfigError(option(name), folder, problem=str(failure).removesuffix(".")) from None
 
 
 class _Command:

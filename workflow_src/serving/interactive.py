@@ -30,11 +30,12 @@ def typed_lines() -> Iterator[str]:
     if sys.stdin is None:
         raise InputError("standard input", "is closed", "give lines to translate")
     for stream in (sys.stdin, sys.stdout):
-        # As without --interactive, text is UTF-8; bytes that are none become an error of their line.
+        # As without --interactive, text is UTF-8, and LF alone ends a line. Bytes that are no UTF-8 become an error of
+        # their line.
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape", newline="\n")
     on_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
-    lines = _prompted_lines() if on_terminal else (line.removesuffix("\n") for line in sys.stdin)
+    lines = _prompted_lines() if on_terminal else (line.removesuffix("\n").removesuffix("\r") for line in sys.stdin)
     yield from (line for line in lines if line.strip())
 
 

@@ -26,7 +26,7 @@ from workflow_src.nn.weights import set_weights
 from workflow_src.records.atomic import load_tensors
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.bounded import Bounded
-from workflow_src.runtime.device import Runtime, cores, set_threads
+from workflow_src.runtime.device import Runtime, set_threads
 from workflow_src.serving import bundle
 from workflow_src.serving.bundle import AGAIN, DESCRIPTION, Description
 from workflow_src.serving.text import normalisers
@@ -263,7 +263,7 @@ def open_engine_folder(
     if further_networks:
         raise ArtifactError(folder / DESCRIPTION, "has more than one network", AGAIN)
     settings = bundle.check_weights(folder, description)[name]
-    threads = threads or cores()
+    threads = threads or torch.get_num_threads()
     set_threads(threads)
     subwords = bundle.read_subwords(folder, description)
     source, target = normalisers(description, subwords)

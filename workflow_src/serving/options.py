@@ -143,7 +143,8 @@ def _parser(search: Search | None, description: bundle.Description | None) -> ar
         "--n-best",
         type=_number,
         metavar="N",
-        help="the N best hypotheses of a search that holds several, each on a line after the number of its source line",
+        help="at most N best hypotheses of a search that holds several, each on a line after the number of its source "
+        "line, by which to group them",
     )
     parser.add_argument("--scores", action="store_true", help="put the score and a tab before each text")
     parser.add_argument(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 BEFORE_WORDS = {
     "de": "bzw. ca. dr. dipl. evtl. fa. fr. geb. gegr. gen. hl. hr. hrsg. ing. inkl. lt. med. mr. mrs. prof. rd. sog. "
     "st. u. vgl. vs. z. zzgl.",
-    "en": "capt. col. dr. e.g. gen. gov. hon. i.e. lt. maj. messrs. mr. mrs. ms. mt. prof. rep. rev. sen. sgt. st. vs.",
+    "en": "capt. col. dr. e.g. gen. gov. i.e. lt. maj. messrs. mr. mrs. ms. mt. prof. rev. sen. sgt. vs.",
     "fr": "dr. env. m. mgr. mlle. mm. mme. mmes. pr. prof. st. ste. vve.",
     "es": "d. dña. dr. dra. excmo. gral. ilmo. lic. mons. prof. profa. sr. sra. sres. srta. sta. sto. ",
     "it": "arch. avv. cav. dott. dr. egr. geom. gent. ing. mons. on. prof. rag. s. sig. sigg. spett. ss.",
@@ -27,12 +27,21 @@ BEFORE_WORDS = {
     "tr": "alb. av. bkz. cad. doç. dr. gn. hz. mah. öğr. örn. prof. sn. sok. şti. uzm. yrd.",
     "ro": "dl. dna. dnei. dlui. dr. ing. jud. mr. pr. prof. sf. st. str. bd.",
 }
-# Abbreviations before numbers, in any of the languages.
-BEFORE_NUMBERS = frozenset(
-    "abb. abs. anh. anm. approx. aprox. apt. art. bd. bl. blz. ca. cad. cap. cca. ch. chap. circa. cl. čl. č. env. "
-    "fig. figg. hs. kap. lib. mah. n. nr. núm. num. ods. okr. ok. p. pág. págs. pag. pagg. par. par. pp. poz. rdz. "
-    "rys. s. sec. sect. sez. sok. str. t. tab. tel. vol. z. д. гл. кв. п. пп. рис. ст. стр. т. табл. №.".split()
-)
+# Abbreviations before numbers, by language. None may be a word that often ends a sentence.
+BEFORE_NUMBERS = {
+    "de": "abb. abs. anh. anm. bd. bl. fig. hs. kap. nr. p. pp. s. str. tab. tel. vol.",
+    "en": "approx. apt. ca. ch. circa. fig. nr. p. pp. tel. vol.",
+    "fr": "approx. apt. ca. ch. chap. fig. lib. n. p. pp. sect. t. tab.",
+    "es": "aprox. apt. art. cap. fig. lib. n. núm. p. pág. págs. pp. s. sec. t. tab. tel. vol.",
+    "it": "abb. art. ca. cap. cl. fig. figg. lib. n. nr. num. p. pag. pagg. par. pp. sec. sez. t. tab. tel. vol.",
+    "pt": "aprox. apt. art. ca. fig. n. núm. p. pág. págs. pp. sec. t. tab. tel. vol.",
+    "nl": "abs. art. bl. blz. ca. circa. fig. hs. nr. p. pag. par. pp. str. tab. tel.",
+    "ru": "д. гл. кв. п. пп. рис. ст. стр. т. табл. №.",
+    "pl": "art. bl. ca. nr. ods. ok. okr. p. poz. pp. rdz. rys. s. str. t. tab. tel. z.",
+    "cs": "ca. cca. čl. č. fig. kap. nr. okr. p. par. poz. s. str. t. tab. tel.",
+    "tr": "apt. bl. nr. s. tel.",
+    "ro": "aprox. apt. art. bl. cca. cl. fig. nr. num. p. pag. pp. sec. sect. tab. tel. vol.",
+}
 # Languages that write ordinals with a full stop, with words that stand before an ordinal, not before a number that
 # ends a sentence.
 BEFORE_ORDINALS = {
@@ -53,6 +62,7 @@ BEGINNINGS = {
     "tr": "ama ben biz bu o onlar sen siz sonra şimdi ve",
 }
 ABBREVIATIONS = {language: frozenset(words.split()) for language, words in BEFORE_WORDS.items()}
+NUMBERED = {language: frozenset(words.split()) for language, words in BEFORE_NUMBERS.items()}
 CUES = {language: frozenset(words.split()) for language, words in BEFORE_ORDINALS.items()}
 STARTERS = {language: frozenset(words.split()) for language, words in BEGINNINGS.items()}
 # The last word of a text with a full stop, without brackets and quotes before it, and the word before that.
@@ -93,7 +103,7 @@ def _is_protected(before: str, after: str, language: str) -> bool:
     # After a number it is a unit: см. is "see", and centimetres.
     if last.lower() in ABBREVIATIONS.get(language, ()) and not (match["before"] or "")[-1:].isdecimal():
         return True
-    if language in ABBREVIATIONS and last.lower() in BEFORE_NUMBERS and NUMBER.match(following):
+    if last.lower() in NUMBERED.get(language, ()) and NUMBER.match(following):
         return True
     if INITIALS.fullmatch(last) and following[:1].islower():
         return True

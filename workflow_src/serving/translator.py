@@ -34,6 +34,7 @@ from workflow_src.serving.arguments import (
     check_folder,
     check_lines,
     check_n_best,
+    check_removal,
     check_room,
     check_systems,
     check_threads,
@@ -222,6 +223,7 @@ class Translator:
         request = Request(settings, **{name: value for name, value in options.items() if name in OPTIONS})
         check_batch(request.batch)
         check_flags(request)
+        check_removal(request.remove_repetitions)
         declared, own_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
         check_n_best(request.n_best, declared, settings, own_searches)
         if request.return_origins and not self.knows_origins(settings):

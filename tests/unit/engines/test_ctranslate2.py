@@ -157,15 +157,26 @@ def test_int8_is_another_computation_of_the_same_model(exported, tmp_path):
     assert sum(a == b for a, b in zip(exact.tokens, rough.tokens, strict=True)) > 80
 
 
+def test_pytorch_keeps_its_threads_beside_the_library(quick, tmp_path):
+    model, _ = quick
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        searched(engine_of(model, tmp_path), sentences(3, torch.Generator().manual_seed(5)))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_what_cannot_be_is_said_in_one_sentence(quick, tmp_path, monkeypatch):
     model, _ = quick
     with pytest.raises(ConfigError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="int4")
-    fields = {"setting": "compute_type", "value": "int4", "allowed": ("float16", "float32", "int8")}
+    fields = {"setting": "precision", "value": "int4", "allowed": ("float16", "float32", "int8")}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ConfigError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40, compute_type="float16")
-    fields = {"setting": "compute_type", "value": "float16", "mentions": ("cpu",)}
+    fields = {"setting": "precision", "value": "float16", "mentions": ("cpu",)}
     assert fields_of(refused.value, fields) == fields
     with pytest.raises(ArtifactError) as refused:
         ctranslate2.CTranslate2Session(tmp_path, pieces(model), 40)

@@ -11,7 +11,10 @@ from workflow_src.engines.cuda_graphs import CapturedSearches
 from workflow_src.engines.exported import ExportedGraphs
 from workflow_src.errors import ConfigError
 from workflow_src.jobs import Machine
+from workflow_src.runtime.device import cores
+from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.folders import open_role_translators, open_translator
+from workflow_src.serving.opened import open_engine_folder
 
 
 @pytest.fixture
@@ -122,6 +125,17 @@ def test_a_folder_without_the_systems_that_its_bundle_carries_translates(tiny_bu
     assert len(translator.translate(lines, "beam")) == len(lines)
 
 
+def test_a_folder_of_an_engine_takes_the_threads_that_pytorch_has(exported):
+    before = torch.get_num_threads()
+    own_number = cores() + 1
+    torch.set_num_threads(own_number)
+    try:
+        _, session = open_engine_folder(exported, read_bundle(exported), "cpu", "auto", None)
+        assert (session.concurrent_batches, torch.get_num_threads()) == (own_number, own_number)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_float16_needs_a_gpu(exported):
     """Device auto does not become cpu for it, and without a GPU it is refused."""
     if torch.cuda.is_available():
@@ -131,4 +145,4 @@ def test_float16_needs_a_gpu(exported):
     assert (refused.value.setting, refused.value.value) == ("device", "cuda:7")
     with pytest.raises(ConfigError) as refused:
         open_translator(exported, "auto", "auto", 1, "ctranslate2", "float16")
-    assert (refused.value.setting, refused.value.value) == ("compute_type", "float16")
+    assert (refused.value.setting, refused.value.value) == ("precision", "float16")

@@ -66,6 +66,13 @@ def test_unknown_characters_are_named_and_a_broken_line_does_not_end_it(typed, t
     assert "UTF-8" in error
 
 
+def test_lines_end_where_those_of_files_do(typed, tiny_bundles):
+    bundle = tiny_bundles["transformer"]
+    rows, _ = typed(bundle, b"Hund\rBaum\nHund\r\n", "--search", "beam", "--beam", "4", "--n-best", "1")
+    translator = Translator.load(bundle, device="cpu", engine="eager")
+    assert rows[::2] == translator.translate(["Hund\rBaum", "Hund"], "beam", beam=4)
+
+
 @pytest.mark.parametrize(
     "words", [["--input", "x"], ["--output", "x"], ["--scores"], ["--output-format", "jsonl"], ["--n-best", "0"]]
 )

@@ -136,6 +136,26 @@ def test_a_carried_language_model_can_be_left_out(bundles, tmp_path):
     assert out.read_text().splitlines() == plain.translate(["der Hund ruht heute"], search="ctc-beam", beam=3)
 
 
+def test_the_name_of_the_carried_language_model_is_that_model(bundles, tmp_path):
+    text = tmp_path / "in"
+    text.write_text("der Hund ruht heute\n")
+    words = ["--bundle", str(bundles.carrying), "--input", str(text), "--search", "ctc-beam", "--beam", "3"]
+    words += ["--device", "cpu", "--engine", "eager", "--output-format", "jsonl"]
+    written = {}
+    for name, further in (("default", []), ("named", ["--language-model", "lm"])):
+        cli.main(["translate", *words, *further, "--output", str(tmp_path / name)])
+        written[name] = (tmp_path / name).read_text()
+    assert written["named"] == written["default"]
+
+
+@pytest.mark.parametrize("value", ["", "none-here"])
+def test_an_option_whose_bundle_cannot_be_opened_is_named(value, bundles, tmp_path):
+    (tmp_path / "in").write_text("der Hund\n")
+    words = ["--bundle", str(bundles.plain), "--input", str(tmp_path / "in"), "--search", "ctc-beam", "--device", "cpu"]
+    with pytest.raises(SystemExit, match=f"error: --language-model is '{value}'"):
+        cli.main(["translate", *words, "--language-model", value])
+
+
 def test_none_switches_off_what_a_bundle_has_as_default(bundles, run_stage):
     choice = {"experiment": "e", "rows": [], "search_defaults": {"ctc-beam": {"beam_threshold": 2.0}}}
     folder = bundles.carrying.parent / "narrow"

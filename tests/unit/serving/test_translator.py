@@ -778,6 +778,7 @@ def test_ctrl_c_ends_the_command_without_a_traceback(tiny_bundles, tmp_path):
         ({"batch": "8"}, {"setting": "batch", "value": "8"}),
         ({"batch": 0}, {"setting": "batch", "value": 0}),
         ({"batch": True}, {"setting": "batch", "value": True}),
+        ({"remove_repetitions": "wrods"}, {"setting": "remove_repetitions", "value": "wrods", "nearest": "words"}),
         ({"systems": [1]}, {"setting": "systems", "value": [1]}),
         ({"search": "latent-search", "systems": {"model": 1}}, {"value": "model", "allowed": ("rescorer",)}),
         ({"search": "latent-search", "systems": {"rescorer": 1}}, {"setting": "systems.rescorer", "value": 1}),
@@ -788,7 +789,11 @@ def test_other_types_than_those_of_the_api_are_refused(translators, arguments, f
     with pytest.raises(ConfigError) as refused:
         translators["lvm"].translate(**{"lines": ["der Hund"], **arguments})
     assert fields_of(refused.value, fields) == fields
-    if "lines" in arguments:
+    if "lines" not in arguments:
+        # Before anything is translated.
+        with pytest.raises(ConfigError):
+            translators["lvm"].request(**arguments)
+    else:
         with pytest.raises(ConfigError) as refused:
             translators["lvm"].search(arguments["lines"], translators["lvm"].request())
         assert fields_of(refused.value, fields) == fields

@@ -126,7 +126,7 @@ def test_bad_input_is_one_sentence(exported, teacher, tiny_bundles, refused, tmp
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(ConfigError) as failure:
         Translator.load(exported, "cpu", "float16", 1)
-    assert (failure.value.setting, failure.value.value) == ("compute_type", "float16")
+    assert (failure.value.setting, failure.value.value) == ("precision", "float16")
     translator = Translator.load(exported, "cpu", threads=1)
     with pytest.raises(InputError) as failure:
         translator.search(["Hund " * 60], translator.request(return_scores=True), first_line=7)

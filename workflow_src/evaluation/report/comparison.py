@@ -6,20 +6,32 @@ import collections
 import dataclasses
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from workflow_src.config.experiment import Removal, removal
-from workflow_src.errors import InputError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.evaluation.document import Document, GroupRow, Paragraph, Points, Section, Table, table_of
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import carried
 from workflow_src.evaluation.report.captions import removal_words
-from workflow_src.evaluation.report.results import KEY, NUMBER, TIMES, Mean, Results, means, read_results
+from workflow_src.evaluation.report.results import (
+    KEY,
+    NUMBER,
+    TIMES,
+    Mean,
+    Results,
+    folder_of_results,
+    means,
+    read_results,
+)
 from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric, parse
 
+# The line below the title.
+ABOUT = "Several experiments side by side"
 # The main metric of the reference row less that of a row.
 GAP = "below_reference"
 # What rows of two experiments share that are compared.
@@ -109,7 +121,16 @@ def headings(experiments: Sequence[Results]) -> dict[str, tuple[str, int, float]
 
 def read(names: Sequence[str]) -> list[Results]:
     """Results of experiments by their names or folders (`read_results`); where experiments are called the same, their
-    names are followed by those of `names`."""
+    names are followed by those of `names`.
+
+    Raises ConfigError where two of `names` are the same experiment.
+    """
+    named: dict[Path, str] = {}
+    for name in names:
+        folder = folder_of_results(name).resolve()
+        if folder in named:
+            raise ConfigError("experiments", name, problem=f"it is {named[folder]} once more", hint="name it once")
+        named[folder] = name
     experiments = [read_results(name) for name in names]
     counts = collections.Counter(results.record.experiment for results in experiments)
     for number, name in enumerate(names):
@@ -154,7 +175,7 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
         sections.append(Section("Systems", [table_of(systems, columns_of_words, look="plain systems", wide=True)]))
     return Document(
         title=", ".join(titles),
-        about=["Several experiments side by side"],
+        about=[ABOUT],
         summary=[Paragraph.of(caption(experiments, columns, removed)), Points(tuple(map(_about, experiments)))],
         sections=sections,
     )

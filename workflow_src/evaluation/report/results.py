@@ -203,16 +203,26 @@ class Results:
             raise ArtifactError(folder / "rows.csv", "has a row twice", AGAIN)
 
 
-def read_results(named: str | Path) -> Results:
-    """The results of an experiment, from its name, its folder, its report's folder, or the path of a file there.
+def folder_of_results(named: str | Path) -> Path:
+    """The folder of an experiment's results, from its name, its folder, its report's folder, or the path of a file
+    there.
 
-    Raises ArtifactError where there are none, and where they are damaged.
+    Raises ArtifactError where there is none.
     """
     path = Path(named)
     folders = [path.parent] if path.is_file() else [path, path / "report", Path("results", path, "report")]
     folder = next((folder for folder in folders if (folder / RECORD).is_file()), None)
     if folder is None:
         raise ArtifactError(named, "has no results", f"name a finished experiment, or its folder with {RECORD}")
+    return folder
+
+
+def read_results(named: str | Path) -> Results:
+    """The results of an experiment, which is `named` as for `folder_of_results`.
+
+    Raises ArtifactError where there are none, and where they are damaged.
+    """
+    folder = folder_of_results(named)
     content = read_json(folder / RECORD)
     check_format(content, FORMAT, str(folder / RECORD), AGAIN)
     record = checked(Record, content, str(folder / RECORD), AGAIN)

@@ -9,11 +9,11 @@ from reports import squeezed
 from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
 
 from workflow_src.cli import main
-from workflow_src.errors import InputError
+from workflow_src.errors import ConfigError, InputError
 from workflow_src.evaluation.document import GroupRow
 from workflow_src.evaluation.report.captions import removal_words
 from workflow_src.evaluation.report.carried import checksum
-from workflow_src.evaluation.report.comparison import compare
+from workflow_src.evaluation.report.comparison import compare, read
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.registry import searches
 from workflow_src.spec import parse
@@ -200,6 +200,27 @@ def test_experiments_that_are_called_the_same_are_told_apart_by_their_folders(tm
     main(["compare", before, after, other, "--output", str(tmp_path / "all.html")])
     title = (tmp_path / "all.md").read_text().splitlines()[0]
     assert title == f"# one ({before}), one ({after}), two"
+
+
+def test_an_experiment_that_is_named_twice_is_refused(tmp_path):
+    folder = written(tmp_path / "one/report", FIRST)
+    with pytest.raises(ConfigError) as refused:
+        read([str(tmp_path / "one"), str(folder)])
+    fields = {"setting": "experiments", "value": str(folder)}
+    assert fields_of(refused.value, fields) == fields
+
+
+@pytest.mark.parametrize(("output", "other"), [("p.html", "p.md"), ("p.md", "p.html"), ("p", "p.md")])
+def test_a_file_of_the_users_beside_the_page_is_not_overwritten(output, other, tmp_path):
+    words = ["compare", written(tmp_path / "one", FIRST), "--output", str(tmp_path / output)]
+    (tmp_path / other).write_text("mine")
+    with pytest.raises(SystemExit, match=f"error: .*{other} "):
+        main(words)
+    assert (tmp_path / other).read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
+    (tmp_path / other).unlink()
+    for _ in range(2):
+        main(words)
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "p.html", "p.md"}
 
 
 def test_figures_that_nobody_has_make_no_table():
