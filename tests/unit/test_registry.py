@@ -141,6 +141,19 @@ def test_an_analysis_that_selects_nothing_that_can_be_used_is_refused(plugin, se
     assert refused.value.subject == 'analysis "other" of plug-in other' and "select" in refused.value.problem
 
 
+@pytest.mark.parametrize(("name", "use"), [("searches", ""), ("rows", ", spec.Use.LIMIT")])
+def test_an_analysis_whose_selection_hides_a_setting_is_refused(plugin, name, use):
+    """Else the job would have the selection in place of the user's value."""
+    fields = f"{name}: Annotated[int, None{use}] = 3"
+    select = f"lambda settings, loaded: spec.Selection(entries={{{name!r}: []}})"
+    change = f"PLUGIN = change(rule='r', settings=Mine, select={select})"
+    written = f"from typing import Annotated\nclass Mine(spec.AnalysisSettings):\n    {fields}\n"
+    loaded = load_experiment("smoke", plugins=[plugin(ANALYSIS + written + change)])
+    with pytest.raises(DeclarationError) as refused:
+        Plan(loaded).analyses["other"]
+    assert refused.value.subject == 'analysis "other" of plug-in other' and f'"{name}"' in refused.value.problem
+
+
 def test_a_configuration_names_plug_ins(plugin):
     systems = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
     decodes = [{"system": "mine", "search": "other-search"}]
