@@ -175,6 +175,8 @@ def _search(search: Search, members: ByKind) -> Faults:
     yield from _unknown("has the series", [search.series], settings.model_fields)
     yield from _unknown("names the search", [search.baseline, search.control], searches)
     yield from _unknown("names the family", search.families, members["family"])
+    for name in search.families:
+        yield from _decoding(f'names the family "{name}"', members["family"][name], search)
     for name in settings.model_fields:
         yield from _setting(search, name)
 
@@ -245,7 +247,7 @@ def _family(family: Family, members: ByKind) -> Faults:
     yield from _unknown("names the search", family.searches, members["search"])
     for name in family.searches:
         if name in members["search"]:
-            yield from _decoding(family, members["search"][name])
+            yield from _decoding(f'names the search "{name}"', family, members["search"][name])
 
 
 def _learning(family: Family) -> Faults:
@@ -278,14 +280,17 @@ def _learning(family: Family) -> Faults:
         yield "names no search", "name at least one"
 
 
-def _decoding(family: Family, search: Search) -> Faults:
-    """Every role of the search is filled: by the family's networks, or by systems that settings name."""
+def _decoding(names: str, family: Family, search: Search) -> Faults:
+    """Every role of the search is filled: by the family's networks, or by systems that settings name.
+
+    `names` says who names whom.
+    """
     filled = search.settings.roles().values()
     networks = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
     for name, role in search.needs.items():
         if role.optional or name in filled or role.trait is None or any(role.trait in traits for traits in networks):
             continue
-        problem = f'names the search "{search.name}", whose role "{name}" needs the trait "{role.trait}"'
+        problem = f'{names}, and the role "{name}" of the search needs the trait "{role.trait}"'
         yield problem, "name another, or add the trait"
 
 

@@ -662,6 +662,7 @@ def test_a_family_that_cannot_be_used_is_refused(changes, words):
         ({"baseline": "nothing"}, 'the search "nothing"'),
         ({"control": "nothing"}, 'the search "nothing"'),
         ({"families": ("nothing",)}, 'the family "nothing"'),
+        ({"families": ("lvm",)}, 'the role "model" of the search needs the trait "autoregressive"'),
         ({"needs": {"model": Role(), "judge": Role("telepathic", optional=True)}}, '"judge" of the trait "telepathic"'),
     ],
 )
