@@ -385,6 +385,12 @@ def write_inner(folder: Path, init: str, code: str) -> None:
             searches('needs={"model": spec.Role(program="nowhere:x")}'),
             ('search "other-search"', 'the program of model "nowhere:x"'),
         ),
+        (families('loss="workflow_src.spec:MODEL"'), ('family "other-family"', 'the loss "workflow_src.spec:MODEL"')),
+        (searches('module="other_package:Settings"'), ('search "other-search"', '"other_package:Settings"')),
+        (
+            searches('module="workflow_src.decoding.search:open_search"'),
+            ('search "other-search"', '"workflow_src.decoding.search:open_search"'),
+        ),
         (searches("refines=True"), ('search "other-search"', "refines=True", "workflow_src.searches.greedy.search")),
         (searches("blocks=True"), ('search "other-search"', "blocks=True", "workflow_src.searches.greedy.search")),
         (ANALYSIS + "PLUGIN = change(rule='r', show='nowhere:x')", ('analysis "other"', 'the show "nowhere:x"')),
