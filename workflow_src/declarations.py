@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from workflow_src.errors import ConfigError, DeclarationError, reason_of
+from workflow_src.errors import ConfigError, DeclarationError, reason_of, short_repr
 from workflow_src.spec import (
     DEFAULTS_NUMBERS,
     GOES_WITH,
@@ -77,6 +78,10 @@ METRIC_RESERVED = frozenset(
     "mean_steps latency_ms latency_std sentences_per_second speedup from_control "
     "against_fastest as_published below_reference length_ratio settings".split()
 )
+# Entries of every file of an analysis, and what is made of them (`evaluation.content.Content`).
+CONTENT_RESERVED = frozenset("analysis format provenance scope sentences split tables".split())
+# What every row of such a file may say it is of (`evaluation.content.Row`).
+ROW_RESERVED = frozenset("label model name search seed system".split())
 # Stages, whose modules have the names of rules.
 STAGES = Path(__file__).with_name("stages")
 # Members by kind and name.
@@ -170,6 +175,8 @@ def _search(search: Search, members: ByKind) -> Faults:
     yield from _unknown("has the series", [search.series], settings.model_fields)
     yield from _unknown("names the search", [search.baseline, search.control], searches)
     yield from _unknown("names the family", search.families, members["family"])
+    for name in search.families:
+        yield from _decoding(f'names the family "{name}"', members["family"][name], search)
     for name in settings.model_fields:
         yield from _setting(search, name)
 
@@ -240,7 +247,7 @@ def _family(family: Family, members: ByKind) -> Faults:
     yield from _unknown("names the search", family.searches, members["search"])
     for name in family.searches:
         if name in members["search"]:
-            yield from _decoding(family, members["search"][name])
+            yield from _decoding(f'names the search "{name}"', family, members["search"][name])
 
 
 def _learning(family: Family) -> Faults:
@@ -273,14 +280,17 @@ def _learning(family: Family) -> Faults:
         yield "names no search", "name at least one"
 
 
-def _decoding(family: Family, search: Search) -> Faults:
-    """Every role of the search is filled: by the family's networks, or by systems that settings name."""
+def _decoding(names: str, family: Family, search: Search) -> Faults:
+    """Every role of the search is filled: by the family's networks, or by systems that settings name.
+
+    `names` says who names whom.
+    """
     filled = search.settings.roles().values()
     networks = [family.traits, *(frozenset({role.trait}) for role in family.needs.values())]
     for name, role in search.needs.items():
         if role.optional or name in filled or role.trait is None or any(role.trait in traits for traits in networks):
             continue
-        problem = f'names the search "{search.name}", whose role "{name}" needs the trait "{role.trait}"'
+        problem = f'{names}, and the role "{name}" of the search needs the trait "{role.trait}"'
         yield problem, "name another, or add the trait"
 
 
@@ -304,10 +314,44 @@ def _metric(metric: Metric, _members: ByKind) -> Faults:
         yield "has no segments, which tests need", fix
 
 
+def _analysis(analysis: Analysis, _members: ByKind) -> Faults:
+    keys = [table.key for table in analysis.tables]
+    for number, key in enumerate(keys):
+        if key in CONTENT_RESERVED:
+            yield f'has a table with the key "{key}", which every file has for something else', "change it"
+        if key in keys[:number]:
+            yield f'has two tables with the key "{key}"', "change one of them"
+    for table in analysis.tables:
+        for figure in table.figures:
+            reserved = ROW_RESERVED | METRIC_RESERVED if figure.column else ROW_RESERVED
+            for key in sorted(reserved.intersection([figure.key, figure.error])):
+                yield f'has a figure with the key "{key}", which rows have for something else', "change it"
+        for text in table.texts:
+            yield from _text(text)
+
+
+class _Entry:
+    """Stands for an entry of a file, a number or words."""
+
+    def __format__(self, written: str) -> str:
+        for number in (0, 0.0):
+            with contextlib.suppress(ValueError):
+                return format(number, written)
+        return format("", written)
+
+
+def _text(text: str) -> Faults:
+    try:
+        text.format_map(collections.defaultdict(_Entry))
+    except (AttributeError, TypeError, ValueError) as failure:
+        problem = f"has the text {short_repr(text)}, which cannot be filled in: {reason_of(failure)}"
+        yield problem, "write {name} for an entry of the file, and double other braces"
+
+
 FAULTS: Mapping[str, Callable[[Any, ByKind], Faults]] = {
     "search": _search,
     "family": _family,
     "engine": _engine,
     "metric": _metric,
-    "analysis": lambda _analysis, _members: iter(()),
+    "analysis": _analysis,
 }

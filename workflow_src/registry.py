@@ -271,10 +271,10 @@ def import_object(reference: str) -> Any:
 def import_plugins() -> None:
     """Import all objects that the declarations of plug-ins name, such as models and searches, which need PyTorch.
 
-    Raises DeclarationError for the first that cannot be imported, and for a search that says `refines`,
-    `positions` or `blocks` where its module does not. Loading a plug-in imports its declarations alone, so
-    that planning stays quick; jobs import the objects that they use. Without PyTorch here, jobs have an environment of
-    their own, such as Conda's, and nothing is imported.
+    Raises DeclarationError for the first that cannot be imported or called, and for a search whose module is no
+    `SearchModule`, or is not made for the `refines`, `positions` or `blocks` that the search says. Loading a plug-in
+    imports its declarations alone, so that planning stays quick; jobs import the objects that they use. Without PyTorch
+    here, jobs have an environment of their own, such as Conda's, and nothing is imported.
     """
     if importlib.util.find_spec("torch") is None:
         return
@@ -282,7 +282,8 @@ def import_plugins() -> None:
     for kind, name in used.owners:
         for field, reference in code_of(getattr(used, KINDS[kind])[name]).items():
             try:
-                import_object(reference)
+                if not callable(import_object(reference)):
+                    raise DeclarationError(f'"{reference}"', "is no function or class", "name one")
             except DeclarationError as error:
                 problem = f"has the {field} {error.subject}, which {error.problem}"
                 raise DeclarationError(f'{kind} "{name}"', problem, error.fix) from error
@@ -291,11 +292,15 @@ def import_plugins() -> None:
 
 
 def _check_module(search: Search) -> None:
-    module = import_object(search.module)
+    where = f'search "{search.name}"'
+    module, base = import_object(search.module), import_object("workflow_src.decoding.search:SearchModule")
+    if not (isinstance(module, type) and issubclass(module, base)):
+        problem = f'has the module "{search.module}", which is no class of SearchModule'
+        raise DeclarationError(where, problem, "derive one from workflow_src.decoding.search.SearchModule")
     for trait in ("refines", "positions", "blocks"):
         if getattr(search, trait) and not getattr(module, trait, False):
             problem = f'has {trait}=True, which its module "{search.module}" is not made for'
-            raise DeclarationError(f'search "{search.name}"', problem, f"inherit from the class that `{trait}` names")
+            raise DeclarationError(where, problem, f"inherit from the class that `{trait}` names")
 
 
 def _owner(loaded: LoadedPlugin | None) -> str:

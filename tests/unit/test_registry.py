@@ -23,13 +23,23 @@ from workflow_src.config.metrics import measured
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import Decode
 from workflow_src.config.roles import fill
-from workflow_src.declarations import DECODE_FIELDS, METRIC_RESERVED, RESERVED, check, check_sections, code_of
+from workflow_src.declarations import (
+    CONTENT_RESERVED,
+    DECODE_FIELDS,
+    METRIC_RESERVED,
+    RESERVED,
+    ROW_RESERVED,
+    check,
+    check_sections,
+    code_of,
+)
 from workflow_src.errors import ConfigError, DeclarationError, InputError
+from workflow_src.evaluation import content as contents
 from workflow_src.evaluation.report import lines, results
 from workflow_src.evaluation.report.comparison import GAP
 from workflow_src.serving import options as command_options
 from workflow_src.serving.translator import Translator
-from workflow_src.spec import UNKNOWN, Frozen, Option, Role, SearchSettings, parse
+from workflow_src.spec import UNKNOWN, Figure, FigureTable, Frozen, Key, Option, Role, SearchSettings, parse
 
 TUNED = {"system": "score", "search": "score", "steps": 1, "tune": {"step_size": [0.5, 1.0]}}
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,6 +149,19 @@ def test_an_analysis_that_selects_nothing_that_can_be_used_is_refused(plugin, se
     with pytest.raises(DeclarationError) as refused:
         Plan(load_experiment("smoke", plugins=[name])).analyses["other"]
     assert refused.value.subject == 'analysis "other" of plug-in other' and "select" in refused.value.problem
+
+
+@pytest.mark.parametrize(("name", "use"), [("searches", ""), ("rows", ", spec.Use.LIMIT")])
+def test_an_analysis_whose_selection_hides_a_setting_is_refused(plugin, name, use):
+    """Else the job would have the selection in place of the user's value."""
+    fields = f"{name}: Annotated[int, None{use}] = 3"
+    select = f"lambda settings, loaded: spec.Selection(entries={{{name!r}: []}})"
+    change = f"PLUGIN = change(rule='r', settings=Mine, select={select})"
+    written = f"from typing import Annotated\nclass Mine(spec.AnalysisSettings):\n    {fields}\n"
+    loaded = load_experiment("smoke", plugins=[plugin(ANALYSIS + written + change)])
+    with pytest.raises(DeclarationError) as refused:
+        Plan(loaded).analyses["other"]
+    assert refused.value.subject == 'analysis "other" of plug-in other' and f'"{name}"' in refused.value.problem
 
 
 def test_a_configuration_names_plug_ins(plugin):
@@ -361,6 +384,12 @@ def write_inner(folder: Path, init: str, code: str) -> None:
         (
             searches('needs={"model": spec.Role(program="nowhere:x")}'),
             ('search "other-search"', 'the program of model "nowhere:x"'),
+        ),
+        (families('loss="workflow_src.spec:MODEL"'), ('family "other-family"', 'the loss "workflow_src.spec:MODEL"')),
+        (searches('module="other_package:Settings"'), ('search "other-search"', '"other_package:Settings"')),
+        (
+            searches('module="workflow_src.decoding.search:open_search"'),
+            ('search "other-search"', '"workflow_src.decoding.search:open_search"'),
         ),
         (searches("refines=True"), ('search "other-search"', "refines=True", "workflow_src.searches.greedy.search")),
         (searches("blocks=True"), ('search "other-search"', "blocks=True", "workflow_src.searches.greedy.search")),
@@ -639,6 +668,7 @@ def test_a_family_that_cannot_be_used_is_refused(changes, words):
         ({"baseline": "nothing"}, 'the search "nothing"'),
         ({"control": "nothing"}, 'the search "nothing"'),
         ({"families": ("nothing",)}, 'the family "nothing"'),
+        ({"families": ("lvm",)}, 'the role "model" of the search needs the trait "autoregressive"'),
         ({"needs": {"model": Role(), "judge": Role("telepathic", optional=True)}}, '"judge" of the trait "telepathic"'),
     ],
 )
@@ -646,6 +676,49 @@ def test_a_search_that_cannot_be_used_is_refused(changes, words):
     with pytest.raises(DeclarationError) as refused:
         check(declared(search=dataclasses.replace(registry.searches()["greedy"], **changes)))
     assert refused.value.subject == 'search "greedy"' and words in refused.value.problem
+
+
+FIGURES = (Figure("words", "words"),)
+
+
+@pytest.mark.parametrize(
+    ("tables", "words"),
+    [
+        ([FigureTable(FIGURES, line="All {} of {split}")], "{}"),
+        ([FigureTable(FIGURES, line="All {0} of {split}")], "{0}"),
+        ([FigureTable(FIGURES, line="100 % }")], "100 % }"),
+        ([FigureTable(FIGURES, line="{ of {split}")], "{ of"),
+        ([FigureTable(FIGURES, line="{count.real}")], "{count.real}"),
+        ([FigureTable(FIGURES, line="", notes={"Words": "{count:q}"})], "{count:q}"),
+        ([FigureTable(FIGURES, line="", label="{count!q}")], "{count!q}"),
+        ([FigureTable(FIGURES, line="", keys=(Key("of", "of {}"),))], "of {}"),
+        ([FigureTable(FIGURES, line="", over=Key("bar", "bar", "bars of {}"))], "bars of {}"),
+        ([FigureTable((Figure("words", "{}"),), line="")], "{}"),
+        ([FigureTable((Figure("words", panel="{}"),), line="")], "{}"),
+        *(([FigureTable(FIGURES, line="", key=key)], f'"{key}"') for key in sorted(CONTENT_RESERVED)),
+        *(([FigureTable((Figure(key),), line="")], f'"{key}"') for key in sorted(ROW_RESERVED)),
+        ([FigureTable((Figure("words", error="label"),), line="")], '"label"'),
+        ([FigureTable((Figure("latency_ms", column="ms"),), line="")], '"latency_ms"'),
+        ([FigureTable(FIGURES, line=""), FigureTable((Figure("more"),), line="")], '"rows"'),
+    ],
+)
+def test_an_analysis_whose_file_could_not_be_shown_is_refused(tables, words):
+    changed = dataclasses.replace(registry.analyses()["tokens"], tables=tuple(tables))
+    with pytest.raises(DeclarationError) as refused:
+        check(declared(analysis=changed))
+    assert refused.value.subject == 'analysis "tokens"' and words in refused.value.problem
+
+
+def test_texts_of_analyses_show_numbers_and_words():
+    line = "{split:>5}: {count:,} or {count:d}, {share:.2}, {{}}"
+    table = FigureTable((Figure("latency_ms"),), line=line, keys=(Key("system", "{scope:s}"),))
+    check(declared(analysis=dataclasses.replace(registry.analyses()["tokens"], tables=(table,))))
+
+
+def test_no_analysis_can_have_a_key_of_all_files():
+    properties = {name for name, value in vars(contents.Content).items() if isinstance(value, property)}
+    assert {*contents.Content.model_fields, *properties, "format", "provenance"} == CONTENT_RESERVED
+    assert set(contents.Row.model_fields) == ROW_RESERVED
 
 
 def test_a_setting_fills_a_role_of_its_search_and_has_usual_values():

@@ -107,12 +107,8 @@ def _schema(analysis: Analysis) -> type[Content]:
     for table in analysis.tables:
         row: Any = _row_schema(table)
         entries[table.key] = tuple[row, ...]
-        texts = [table.line, *table.notes.values(), table.label]
-        for key in (*table.keys, *([table.over] if table.over else [])):
-            texts += [key.head, key.title]
-        for figure in table.figures:
-            texts += [figure.head or "", figure.panel or "", f"{{{figure.level}:g}}" if figure.level else ""]
-        for name, written in (field for text in texts for field in fields(text)):
+        levels = [f"{{{figure.level}:g}}" for figure in table.figures if figure.level]
+        for name, written in (field for text in (*table.texts, *levels) for field in fields(text)):
             if name not in {key.name for key in table.keys}:
                 entries |= ENTRIES_OF_TEXTS.get(name, {name: int | float if written else Scalar})
     required: dict[str, Any] = {name: (kind, ...) for name, kind in entries.items()}

@@ -162,6 +162,16 @@ class FigureTable:
     column_notes: tuple[str, ...] = ()
     at_reference_lengths: bool = False
 
+    @property
+    def texts(self) -> list[str]:
+        """Texts of the report that may have fields."""
+        texts = [self.line, *self.notes.values(), self.label]
+        for key in (*self.keys, *([self.over] if self.over else [])):
+            texts += [key.head, key.title]
+        for figure in self.figures:
+            texts += [figure.head or "", figure.panel or ""]
+        return texts
+
 
 @dataclass(frozen=True, config=CHECKED)
 class Analysis:

@@ -104,6 +104,10 @@ def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) ->
         if system not in loaded.systems:
             problem = f"has a select whose result names {short_repr(system)}, which is no system of the experiment"
             raise DeclarationError(where, problem, "return some of its systems")
+    # Settings that decide what is selected are no settings of the rule.
+    for name in sorted(selected.entries.keys() & analysis.settings.model_fields.keys() - settings.selecting()):
+        problem = f'has the setting "{name}", and a select whose result has an entry of this name'
+        raise DeclarationError(where, problem, "rename one of them")
     return selected
 
 
