@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from workflow_src.cli.sizes import limit_in_words, sizes
-from workflow_src.cli.texts import looks_tokenised, own_parts, own_text_counts
+from workflow_src.cli.texts import first_texts, in_other_scripts, own_parts, own_text_counts
 from workflow_src.config import Plan, costs
 from workflow_src.config.datasets import TEST
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.corpus import check_named_files, check_own_texts
+from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ConfigError
 from workflow_src.registry import import_plugins
@@ -36,10 +37,26 @@ def check(plan: Plan) -> Iterator[str]:
     if counts:
         read = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         yield f"Your texts can be read; their lines or rows: {read}."
-    if sentence := tokenised_words(looks_tokenised(plan)):
+    for setting, text in unread_texts(plan).items():
+        yield f"warning: no system learns from {setting}, which is not read; add {text} to the data of one."
+    texts = first_texts(plan)
+    if others := in_other_scripts(plan, texts):
+        yield (
+            f"warning: most letters are of another script than the language: {', '.join(others)}. Check whether files "
+            "are swapped, and the codes of languages."
+        )
+    if sentence := tokenised_words(shares_of(texts)):
         yield f"warning: {sentence}"
     if "train" in counts and (limit := sizes(plan).limit):
         yield limit_in_words(limit)
+
+
+def unread_texts(plan: Plan) -> dict[str, str]:
+    """Settings of the recipe that name text from which no system learns; by each, the text that `data` would name."""
+    unread = {f"recipe.distilled.{name}": name for name in plan.recipe.distilled if name not in plan.own_distilled}
+    if plan.recipe.monolingual and not plan.reads_monolingual:
+        unread["recipe.monolingual"] = f"{MONOLINGUAL}-by-SYSTEM"
+    return unread
 
 
 def check_files(plan: Plan) -> None:

@@ -13,20 +13,23 @@ from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.config.resolved import Loaded
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.data.characters import letters, letters_outside
 from workflow_src.data.corpus import RawCorpus, RawPair
 from workflow_src.data.download import DOWNLOADS, mirror_folders, present
+from workflow_src.data.filters import script
 from workflow_src.data.learn_subwords import character_count
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
-from workflow_src.data.tokenised import shares_of
 from workflow_src.errors import ArtifactError, ConfigError, InputError
 
 if TYPE_CHECKING:
     from workflow_src.data.subwords import Subwords
 
 
-# Pairs of each split that are looked at for signs of tokenisation.
+# Pairs of each split that are looked at for signs of tokenisation and letters of other scripts.
 FIRST_PAIRS = 2000
+# The share of these letters beyond which a text is of another language.
+MOST_OUTSIDE = 0.5
 
 
 def corpus_of(loaded: Loaded) -> RawCorpus:
@@ -95,8 +98,8 @@ def own_text_counts(plan: Plan) -> dict[str, int]:
     return counts
 
 
-def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
-    """The user's own texts that look tokenised, by their first pairs, as `data.tokenised.warning` reads them."""
+def first_texts(plan: Plan) -> list[tuple[str, str, list[str]]]:
+    """(split, language, lines) of both sides of the first pairs of the user's own texts, as ordinary text."""
     recipe = plan.recipe
     languages = recipe.source, recipe.target
     normalisers = [Normaliser(NormalisationConfig(), code, tokenised=recipe.tokenised.get(code)) for code in languages]
@@ -107,7 +110,27 @@ def looks_tokenised(plan: Plan) -> dict[str, dict[str, float]]:
             pairs = list(itertools.islice(itertools.chain.from_iterable(own), FIRST_PAIRS))
             for side, column in zip(normalisers, ("first", "second"), strict=True):
                 texts.append((split, side.language, [side.ordinary(getattr(pair, column)) for pair in pairs]))
-    return shares_of(texts)
+    return texts
+
+
+def in_other_scripts(plan: Plan, texts: Iterable[tuple[str, str, list[str]]]) -> list[str]:
+    """Those of the texts (split, language, lines) most of whose letters are of other scripts than their language.
+
+    Each is named with the share of these letters. A language whose script is not known is in any.
+    """
+    languages = plan.recipe.source, plan.recipe.target
+    stated = plan.loaded.cleaning.get(script.FILTER.name)
+    settings = stated if isinstance(stated, script.Settings) else script.Settings()
+    known = dict(zip(languages, script.scripts(settings, languages), strict=True))
+    named = []
+    for split, language, lines in texts:
+        if (names := known[language]) is None:
+            continue
+        outside = sum(map(letters_outside(names), lines))
+        everything = sum(map(letters, lines))
+        if outside > MOST_OUTSIDE * everything:
+            named.append(f"{language} in {split} ({outside / everything:.0%})")
+    return named
 
 
 def characters(plan: Plan, pairs: Iterable[tuple[str, str]]) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
 from workflow_src.config.augment import AugmentConfig
@@ -38,6 +39,9 @@ from workflow_src.runtime.workers import Workers, blocks_of
 CHUNK = 8192
 # Pairs that max_length is measured on, where it is auto; of more, every so many-th.
 MEASURED = 20_000
+# Lengths of aligned lines correlate by 0.35 or more, also between distant languages; those of 500 lines in another
+# order by 0.1 or less.
+LEAST_CORRELATION, FEWEST_CORRELATED = 0.1, 500
 Pair = tuple[list[int], list[int]]
 
 
@@ -273,9 +277,29 @@ def description_of(inputs: Inputs, subwords: Subwords, max_length: int, counts: 
     return description
 
 
+def warn_of_misalignment(inputs: Inputs) -> None:
+    """Log a warning where the lines of the user's own target are as long as if they were in another order."""
+    corpus = encoded.EncodedCorpus.open(inputs.output_prefix)
+    if len(corpus) < FEWEST_CORRELATED:
+        return
+    # Lengths that are all the same have no correlation.
+    with np.errstate(invalid="ignore"):
+        correlation = np.corrcoef(corpus.source_lengths, corpus.target_lengths)[0, 1]
+    if correlation < LEAST_CORRELATION:
+        log.warning(
+            "warning: %s does not look like a translation of %s, line by line: the lengths of their lines correlate by "
+            "%.2f. If it was made from lines in another order, translate %s again.",
+            inputs.target,
+            inputs.source,
+            correlation,
+            inputs.source,
+        )
+
+
 def run(inputs: Inputs) -> str:
     training = inputs.split == "train"
-    if inputs.settings.own_target is not None and training:
+    own = inputs.settings.own_target is not None and training
+    if own:
         # The format is checked first: lines of other formats are no lines.
         next(read_lines(inputs.target, own=True), None)
     lines = check_parallel(inputs.source, inputs.target)
@@ -299,6 +323,8 @@ def run(inputs: Inputs) -> str:
                 inputs.source,
                 inputs.target,
             )
+    if own:
+        warn_of_misalignment(inputs)
     return (
         f"encoded {written['pairs']:,} pairs of {inputs.split}: {written['source_tokens']:,} source and "
         f"{written['target_tokens']:,} target subwords{left_out(counts.dropped)}"

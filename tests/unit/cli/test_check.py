@@ -181,6 +181,53 @@ def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
     assert "tokenised" not in capsys.readouterr().out
 
 
+def warnings(capsys):
+    cli.main(["check", "mine.yaml"])
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+
+
+def test_texts_that_no_system_learns_from_are_a_warning(mine, tmp_path, capsys):
+    recipe = {"monolingual": [{"texts": {"de": "more.de"}}], "distilled": {"bought": "bought.en"}}
+    mine(recipe=recipe)
+    distilled, monolingual = warnings(capsys)
+    assert "recipe.distilled.bought" in distilled and "recipe.monolingual" in monolingual
+    for name in ("more.de", "bought.en"):
+        (tmp_path / name).write_text("one line\n" * 3)
+    mine({"lvm": {"data": {"raw": 1, "bought": 1}}}, recipe)
+    (monolingual,) = warnings(capsys)
+    assert "recipe.monolingual" in monolingual
+    mine({"lvm": {"data": {"raw": 1, "bought": 1, "monolingual-by-teacher": 1}}}, recipe)
+    assert warnings(capsys) == []
+
+
+THAI = "ฉันชอบอ่านหนังสือ OK"
+ENGLISH = "I like to read books"
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "clean", "named"),
+    [
+        (THAI, ENGLISH, {}, []),
+        (ENGLISH, THAI, {}, ["th in train (100%)", "en in train (87%)"]),
+        (ENGLISH, ENGLISH, {}, ["th in train (100%)"]),
+        # Thai that the user says to be in Latin letters.
+        (ENGLISH, ENGLISH, {"script": {"scripts": {"th": ["LATIN"]}}}, []),
+    ],
+)
+def test_text_in_another_script_than_its_language_is_a_warning(mine, tmp_path, capsys, source, target, clean, named):
+    for code, line in (("th", source), ("en", target)):
+        (tmp_path / f"train.{code}").write_text(f"{line}\n" * 30)
+        (tmp_path / f"dev.{code}").write_text("1 + 1 = 2\n")
+    texts = {
+        split: [{"texts": {code: f"{file}.{code}" for code in ("th", "en")}}]
+        for split, file in (("train", "train"), ("dev", "dev"), ("test", "dev"))
+    }
+    mine(recipe={"source": "th", "target": "en", "clean": clean}, languages=["th", "en"], **texts)
+    found = warnings(capsys)
+    assert len(found) == bool(named) and all(text in found[0] for text in named)
+    assert not any("dev" in warning for warning in found)
+
+
 def test_other_texts_are_read_too(mine, tmp_path, capsys):
     part = {"texts": {"de": "more.de"}}
     systems = {"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 0.5, "bought": 1}}}

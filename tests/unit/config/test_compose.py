@@ -10,7 +10,10 @@ from refusals import fields_of
 
 from workflow_src.config import Plan, files, load, load_experiment
 from workflow_src.config.files import CONFIG_FOLDER, read_yaml
+from workflow_src.data.cleaning import clean, steps_of
+from workflow_src.data.normalise import drop_reason
 from workflow_src.errors import ConfigError
+from workflow_src.spec import Pair
 
 PRESETS = read_yaml(CONFIG_FOLDER / "training.yaml")
 
@@ -355,6 +358,21 @@ def test_papers_have_the_max_length_that_their_notes_say():
             assert load_experiment(path.stem).config.recipe.max_length == int(number), path.stem
             noted += 1
     assert noted >= 5
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "kept"),
+    [
+        ("one two three four five", "eins zwei drei vier fünf sechs sieben acht neun", True),
+        ("one two", "a b c d e", False),
+        ("words " * 300, "Wörter " * 400, True),
+        ("I go", "unwiderruflich selbstverständlich", True),
+    ],
+)
+def test_pairs_of_huang_et_al_differ_by_a_factor_of_two_at_most(source, target, kept):
+    loaded, languages = load_experiment("wmt14-dat"), ("en", "de")
+    stays = bool(list(clean([Pair(source, target)], steps_of(loaded.cleaning, languages))))
+    assert (stays and drop_reason(source, target, loaded.normalisation, languages, True) is None) == kept
 
 
 def test_settings_of_papers_are_found_by_name():

@@ -1,6 +1,7 @@
 """The encode stage: what it keeps, drops, counts and refuses."""
 
 import json
+import random
 
 import pytest
 from stage_words import start_stage
@@ -337,3 +338,22 @@ def test_own_targets_follow_the_rules_of_their_language(models, tmp_path):
 
     tokenised = "the dog 's it"
     assert targets(tokenised, tokenised={"en": "moses"}) == targets("the dog's it") != targets(tokenised)
+
+
+@pytest.mark.parametrize(
+    ("form", "warned"),
+    [
+        (lambda sources, order: sources, False),
+        (lambda sources, order: [sources[row] for row in order], True),
+        (lambda sources, order: ["the dog"] * len(order), False),
+    ],
+    ids=["aligned", "shuffled", "constant"],
+)
+def test_own_targets_in_another_order_than_the_source_are_a_warning(models, tmp_path, capsys, form, warned):
+    draw = random.Random(1)
+    sources = [" ".join(draw.choices(["der", "Hund", "ja", "wer"], k=draw.randint(1, 9))) for _ in range(1100)]
+    order = draw.sample(range(1100), 1100)
+    (tmp_path / "de").write_text("".join(f"{line}\n" for line in sources), encoding="utf-8")
+    (tmp_path / "en").write_text("".join(f"{line}\n" for line in form(sources, order)), encoding="utf-8")
+    run(models, tmp_path, "train", max_length=200, own_target={})
+    assert ("warning" in capsys.readouterr().err) == warned

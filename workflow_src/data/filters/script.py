@@ -33,7 +33,7 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
     others = [language for language in settings.scripts if two_letters(language) not in sides]
     if others:
         return f"has scripts of {others[0]}, which is neither source nor target"
-    unknown = [code for code, names in zip(languages, _scripts(settings, languages), strict=True) if names is None]
+    unknown = [code for code, names in zip(languages, scripts(settings, languages), strict=True) if names is None]
     return (
         f"does not know the script of {unknown[0]} (scripts: {{{unknown[0]}: [LATIN]}} names one)" if unknown else None
     )
@@ -42,7 +42,7 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
 def check(settings: Settings, languages: tuple[str, str]) -> Check:
     most = 1 - settings.min_share
     # Snakemake's settings were checked by `conflict`: a script of each language is known.
-    source_outside, target_outside = (letters_outside(names or ()) for names in _scripts(settings, languages))
+    source_outside, target_outside = (letters_outside(names or ()) for names in scripts(settings, languages))
 
     def judge(pair: Pair) -> Verdict:
         for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
@@ -54,8 +54,8 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
     return each(judge)
 
 
-def _scripts(settings: Settings, languages: tuple[str, str]) -> list[tuple[str, ...] | None]:
-    """The scripts of each language; None where they are not known."""
+def scripts(settings: Settings, languages: tuple[str, str]) -> list[tuple[str, ...] | None]:
+    """The scripts of each language, as the settings state them or by its code; None where they are not known."""
     stated = {language: tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
     # What is stated for one of two languages of a macrolanguage is not meant for the other.
     by_macrolanguage = {two_letters(code): names for code, names in stated.items() if code not in languages}
