@@ -14,14 +14,16 @@ from workflow_src.data.patterns import UNSPACED_LETTERS
 SAMPLE, LEAST = 10_000, 20
 # The share of these lines from which a text counts as tokenised.
 MOST = 0.5
-# Full stops, commas and question marks of other scripts, which Moses does not know: Arabic, Indic, Ethiopic, Armenian.
-OTHER_MARKS = "\u061f\u060c\u061b\u06d4\u0964\u0965\u1362-\u1367\u0589\u055d"
+# Full stops of Indic scripts: some writers put a space before them.
+DANDAS = "\u0964\u0965"
+# Full stops, commas and question marks of Arabic, Ethiopic and Armenian scripts, which Moses does not know.
+OTHER_MARKS = "\u061f\u060c\u061b\u06d4\u1362-\u1367\u0589\u055d"
 # Marks behind a word and a space, and right behind a word.
 APART = re.compile(rf"(?<=\S) [.,{OTHER_MARKS}](?= |$)")
-JOINED = re.compile(rf"[^\s\d.,?!{OTHER_MARKS}][.,?!{OTHER_MARKS}](?= |$)")
+JOINED = re.compile(rf"[^\s\d.,?!{OTHER_MARKS}{DANDAS}][.,?!{OTHER_MARKS}{DANDAS}](?= |$)")
 # French has a space before these, and some writers of other languages have.
 APART_IN_FRENCH = re.compile(r"(?<=\S) [?!](?= |$)")
-SPACE_BEFORE_MARK = re.compile(rf" (?=[{OTHER_MARKS}](?!\w))")
+SPACE_BEFORE_MARK = re.compile(rf" (?=[{OTHER_MARKS}{DANDAS}](?!\w))")
 LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 # Without punctuation of full width, which ordinary text may have a space behind.
 MARKS = r"\u3000-\u3004\u3008-\u303f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
