@@ -164,6 +164,42 @@ def test_an_analysis_whose_selection_hides_a_setting_is_refused(plugin, name, us
     assert refused.value.subject == 'analysis "other" of plug-in other' and f'"{name}"' in refused.value.problem
 
 
+GREEDY = {"system": "teacher", "search": "greedy"}
+MINE = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("declared", "subject", "settings"),
+    [
+        (
+            "engines=(spec.Engine(name='mine', title='Mine', open='some.module:open', serves=FUNCTION),)",
+            'engine "mine"',
+            {"decodes": [GREEDY | {"engine": "mine"}]},
+        ),
+        (
+            "metrics=(spec.Metric(name='mine', title='mine', segments='some.module:run', conflict=FUNCTION),)",
+            'metric "mine"',
+            {"metrics": ["mine"]},
+        ),
+        (
+            "filters=(spec.Filter(name='mine', title='Mine', settings=spec.Frozen, check=len, conflict=FUNCTION),)",
+            'filter "mine"',
+            {"recipe": {"clean": {"mine": {}}}},
+        ),
+        ("families=(dataclasses.replace(family, conflict=FUNCTION),)", 'family "other-family"', {"systems": MINE}),
+        ("families=(dataclasses.replace(family, refuses=FUNCTION),)", 'family "other-family"', {"systems": MINE}),
+        ("families=(dataclasses.replace(family, continues=FUNCTION),)", 'family "other-family"', {"systems": MINE}),
+    ],
+)
+@pytest.mark.parametrize("function", ["lambda: None", "lambda *_: True"])
+def test_a_declared_function_that_gives_no_reason_is_refused(plugin, function, declared, subject, settings):
+    name = plugin(f"PLUGIN = dataclasses.replace(PLUGIN, {declared})".replace("FUNCTION", function))
+    decode = {"system": "mine", "search": "other-search"} if "systems" in settings else GREEDY
+    with pytest.raises(DeclarationError) as refused:
+        load_experiment("smoke", plugins=[name], **{"decodes": [decode]} | settings)
+    assert refused.value.subject == f"{subject} of plug-in other"
+
+
 def test_a_configuration_names_plug_ins(plugin):
     systems = {"mine": {"family": "other-family", "preset": "miniature", "training": {"max_steps": 5}}}
     decodes = [{"system": "mine", "search": "other-search"}]

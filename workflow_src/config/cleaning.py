@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config.base import member_settings
+from workflow_src.config.declared import reason
 from workflow_src.errors import ConfigError
 from workflow_src.registry import filters
 from workflow_src.spec import Frozen
@@ -15,7 +16,7 @@ def filter_settings(sections: Iterable[tuple[str, Any]], languages: tuple[str, s
     """Settings of filters by name, in their order. Raises ConfigError for filters that cannot be used."""
     cleaning = member_settings("filter", dict(sections), filters(), "recipe.clean")
     for name, settings in cleaning.items():
-        if reason := filters()[name].conflict(settings, languages):
+        if why := reason(filters()[name], "conflict", settings, languages):
             hint = "change its settings, or remove the filter"
-            raise ConfigError(f"recipe.clean.{name}", problem=f"it {reason}", hint=hint)
+            raise ConfigError(f"recipe.clean.{name}", problem=f"it {why}", hint=hint)
     return cleaning

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from workflow_src.config.datasets import TEST
+from workflow_src.config.declared import reason
 from workflow_src.config.experiment import DecodeConfig, DecodeDefaults, WorkflowConfig
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.roles import carried, named_systems
@@ -164,9 +165,9 @@ def _check_served(
             raise error.within(where) from error
     for network in (system, *([systems[system.base]] if system.base else [])):
         for settings in tried:
-            if reason := network.family.refuses(network.model, search, settings):
+            if why := reason(network.family, "refuses", network.model, search, settings):
                 subject = system.name if network is system else f"{system.name}, whose base is {network.name},"
-                raise ConfigError(where, problem=f"search {search.name} of system {subject} {reason}")
+                raise ConfigError(where, problem=f"search {search.name} of system {subject} {why}")
 
 
 def _check_candidates(search: Search, tried: list[SearchSettings], where: str) -> None:
@@ -285,7 +286,7 @@ def _engine(
         problem = f"{of_decode}it computes no models of family {system.family.name}"
         raise ConfigError(where, word, problem=problem, allowed=engines()[only].words, hint=hint)
     for settings in tried:
-        reason = engine.serves(system.family, search, settings)
-        if reason:
-            raise ConfigError(where, word, problem=f"{of_decode}it {reason}", hint=hint)
+        why = reason(engine, "serves", system.family, search, settings)
+        if why:
+            raise ConfigError(where, word, problem=f"{of_decode}it {why}", hint=hint)
     return engine, compute_type

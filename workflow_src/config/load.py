@@ -13,6 +13,7 @@ from workflow_src.config.compose import (
     laid_over,
 )
 from workflow_src.config.datasets import DatasetConfig, GroupSplit
+from workflow_src.config.declared import reason
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
@@ -123,8 +124,8 @@ def _check_convention(name: str, measured: tuple[Measured, ...], corpus: Corpus)
         raise ConfigError(where, name, allowed=conventions())
     metric, main = conventions()[name], main_metric().convention
     remedy = f"say {main.name}" if main else "remove it"
-    if reason := metric.conflict(corpus, metric.settings()):
-        raise ConfigError(where, name, problem=f"it {reason}", hint=remedy)
+    if why := reason(metric, "conflict", corpus, metric.settings()):
+        raise ConfigError(where, name, problem=f"it {why}", hint=remedy)
     if metric not in [entry.metric for entry in measured]:
         raise ConfigError(where, name, problem=f"metrics lists no {metric.name}", hint=f"add it, or {remedy}")
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from workflow_src.config.base import member_settings
+from workflow_src.config.declared import reason
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_metrics, main_metric, metrics
 from workflow_src.spec import Corpus, Frozen, Metric
@@ -32,9 +33,9 @@ def resolve(listed: Mapping[str, Mapping[str, Any]] | None, corpus: Corpus) -> t
     resolved = _parsed({main_metric().name: {}, **listed}, "metrics")
     for entry in resolved:
         metric = entry.metric
-        if metric.name in listed and (reason := metric.conflict(corpus, entry.settings)):
+        if metric.name in listed and (why := reason(metric, "conflict", corpus, entry.settings)):
             hint = "change its settings, or remove it" if type(entry.settings).model_fields else "remove it"
-            raise ConfigError(f"metrics.{metric.name}", problem=f"it {reason}", hint=hint)
+            raise ConfigError(f"metrics.{metric.name}", problem=f"it {why}", hint=hint)
     return resolved
 
 
@@ -76,7 +77,7 @@ def able_to_choose(measured: Iterable[Measured], corpus: Corpus) -> dict[str, Me
     return {
         entry.metric.name: entry
         for entry in measured
-        if not entry.metric.program and not entry.metric.conflict(corpus, entry.settings)
+        if not entry.metric.program and not reason(entry.metric, "conflict", corpus, entry.settings)
     }
 
 

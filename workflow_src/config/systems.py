@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workflow_src.config import texts
+from workflow_src.config.declared import reason
 from workflow_src.config.experiment import SystemConfig, WorkflowConfig
 from workflow_src.config.files import merge, read_preset
 from workflow_src.config.preparation import NormalisationConfig
@@ -159,8 +160,8 @@ def _check_distillation(config: WorkflowConfig) -> None:
         if section.engine not in ("auto", *own):
             raise ConfigError(f"{where}.engine", section.engine, allowed=["auto", *own])
         engine = engines().get(section.engine)
-        if engine and (reason := engine.serves(family, distilling_search(), settings)):
-            raise ConfigError(f"{where}.engine", engine.name, problem=f"it {reason}")
+        if engine and (why := reason(engine, "serves", family, distilling_search(), settings)):
+            raise ConfigError(f"{where}.engine", engine.name, problem=f"it {why}")
 
 
 def _check_likelihood(config: WorkflowConfig) -> None:
@@ -229,8 +230,8 @@ def _resolve(name: str, config: WorkflowConfig, resolved: Mapping[str, System]) 
             "bleu_tokeniser": _bleu_tokeniser(section, config),
         }
     )
-    if reason := family.conflict(system.model, system.objective):
-        raise ConfigError(where, problem=reason)
+    if why := reason(family, "conflict", system.model, system.objective):
+        raise ConfigError(where, problem=why)
     if system.reversed and system.learnt_data != texts.RAW:
         words = texts.words(system.learnt_data)
         raise ConfigError(f"{where}.data", words, problem="reversed is true", allowed=[texts.RAW])
@@ -287,12 +288,12 @@ def _check_works_with(system: System, resolved: Mapping[str, System], where: str
         for setting in need.agree:
             _check_agree(system, other, setting)
     started = resolved[system.init_from] if system.init_from else None
-    reason = family.continues(system.objective)
-    if reason and not system.initial_weights:
+    why = reason(family, "continues", system.objective)
+    if why and not system.initial_weights:
         alike = " or ".join(name for name, other in families().items() if other.build == family.build)
         if started is None:
             hint = f"name a system of family {alike}, or add initial_weights"
-            raise ConfigError(f"{where}.init_from", problem=reason, hint=hint)
+            raise ConfigError(f"{where}.init_from", problem=why, hint=hint)
         if started.family.build != family.build:
             raise ConfigError(f"{where}.init_from", started.name, allowed=f"a system of family {alike}")
         # Parts of other settings would be untrained.

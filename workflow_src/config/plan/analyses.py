@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from workflow_src import registry
 from workflow_src.config.datasets import TEST
+from workflow_src.config.declared import called, subject
 from workflow_src.config.plan.paths import Paths
 from workflow_src.config.plan.selection import at_reference_lengths, main_split
 from workflow_src.config.resolved import Loaded
-from workflow_src.errors import ConfigError, DeclarationError, InputError, reason_of, short_repr
+from workflow_src.errors import ConfigError, DeclarationError, short_repr
 from workflow_src.spec import Analysis, AnalysisSettings, Selection, Use, compared, settings_json
 
 
@@ -89,14 +89,8 @@ def _planned(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> 
 
 def _selected(analysis: Analysis, settings: AnalysisSettings, loaded: Loaded) -> Selection:
     """What an analysis looks at. Raises DeclarationError where its `select`, which may be a plug-in's, does not say."""
-    owner = registry.members().owners.get(("analysis", analysis.name))
-    where = f'analysis "{analysis.name}"' + (f" of plug-in {owner.plugin.name}" if owner else "")
-    try:
-        selected: Any = analysis.select(settings, loaded)
-    except InputError:
-        raise
-    except Exception as failure:
-        raise DeclarationError(where, f"has a select that fails: {reason_of(failure)}", "correct it") from failure
+    where = subject(analysis)
+    selected = called(analysis, "select", settings, loaded)
     if not isinstance(selected, Selection):
         problem = f"has a select whose result is {short_repr(selected)}"
         raise DeclarationError(where, problem, "return a workflow_src.spec.Selection")
