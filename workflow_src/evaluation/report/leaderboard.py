@@ -37,6 +37,8 @@ NUMBERS = (*SCORES, ON_DEV, "latency_ms", "sentences_per_second")
 # Digits of figures, enough that rounding them again in tables changes nothing.
 DIGITS = 4
 Row = Mapping[str, str]
+# What stands between the signatures of a row; that of the main metric is the first.
+BETWEEN_SIGNATURES = "; "
 ADVICE = "name a CSV file that `continuum leaderboard` wrote"
 
 
@@ -62,7 +64,7 @@ def rows_of(results: Results) -> list[dict[str, str]]:
         signatures = record.signatures.get(split, {})
         about = experiment | {
             "test_set": f"{split}:{digest[:12]}" if digest else split,
-            "signature": "; ".join(signatures[title] for title in signed if title in signatures),
+            "signature": BETWEEN_SIGNATURES.join(signatures[title] for title in signed if title in signatures),
         }
         figures = means(results.shown(split, removed), KEY)
         for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):

@@ -229,6 +229,23 @@ def test_a_table_of_a_corpus_has_one_direction_and_test_set_and_counts_the_other
     assert "60.0" not in filled and "30.0" in filled and "left out: 2." in filled
 
 
+def test_a_table_of_a_corpus_has_one_way_to_count_whatever_the_release_of_sacrebleu():
+    """A row counted by characters, and two counted by words in different releases."""
+
+    def counted(name: str, bleu: float, signature: str):
+        rows = [row("ctc", "nat", "ctc-greedy", bleu)]
+        return board_rows(rows, name=name, target="ja", signatures={"test": {BLEU: signature}})
+
+    boards = [
+        counted("characters", 60.0, "nrefs:1|tok:char|version:2.6.0"),
+        counted("words", 28.0, "nrefs:1|tok:ja-mecab|version:2.6.0"),
+        counted("earlier", 31.0, "nrefs:1|tok:ja-mecab|version:2.5.1"),
+    ]
+    page = "<!-- leaderboard: rows corpus -->\n<!-- /leaderboard -->\n"
+    filled = leaderboard_tables.fill(page, leaderboard_tables.entries(leaderboard.merge(boards)), "page")
+    assert "31.0" in filled and "60.0" not in filled and "left out: 1." in filled
+
+
 def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_all():
     """Seed 3 lacks the beam; seeds chose different lengths and weights on dev."""
     rows = [row("ctc", "nat", "ctc-greedy", 41.0 + seed, 0.3, seed=seed) for seed in (1, 2, 3)]
