@@ -26,7 +26,7 @@ SCORES = tuple(
 # The main metric on dev, of rows that were decoded there.
 ON_DEV = f"{main_metric().name}_dev"
 COLUMNS = (
-    *"experiment corpus source target test_set system family preset data search settings engine seed".split(),
+    *"experiment corpus source target test_set dev_set system family preset data search settings engine seed".split(),
     *SCORES,
     ON_DEV,
     *"latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit signature".split(),
@@ -48,11 +48,17 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
     # Figures of a program are comparable only under the same model, which its signature names.
     signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
+
+    def digest(split: str) -> str:
+        of_split = {name: value for name, value in sums.items() if name.startswith(f"{split}.")}
+        return (checksum(of_split) or "")[:12]
+
     experiment = {
         "experiment": record.experiment,
         "corpus": record.dataset,
         "source": record.source,
         "target": record.target,
+        "dev_set": digest("dev"),
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit"),
     }
@@ -60,10 +66,9 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     on_dev = means(results.shown("dev", removed), KEY)
     cells = []
     for number, split in enumerate(record.splits):
-        digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
         signatures = record.signatures.get(split, {})
         about = experiment | {
-            "test_set": f"{split}:{digest[:12]}" if digest else split,
+            "test_set": ":".join(filter(None, (split, digest(split)))),
             "signature": BETWEEN_SIGNATURES.join(signatures[title] for title in signed if title in signatures),
         }
         figures = means(results.shown(split, removed), KEY)

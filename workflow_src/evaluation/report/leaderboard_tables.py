@@ -72,6 +72,11 @@ class Entry:
         return {main_metric(): self.means[ON_DEV].value} if ON_DEV in self.means else {}
 
     @property
+    def dev_set(self) -> str | tuple[str, ...]:
+        """The digest of the dev set; where it is unknown, the run, whose rows share theirs."""
+        return self.row["dev_set"] or tuple(self.row[name] for name in RUN)
+
+    @property
     def row(self) -> Row:
         """The row of the first seed; rows differ in their figures and in what dev chose."""
         return self.rows[0]

@@ -51,7 +51,7 @@ def board_rows(rows, **fields):
 
 
 def test_a_row_says_what_was_trained_and_measured_as_data():
-    sums = {"train.de": "aa" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
+    sums = {"train.de": "aa" * 32, "dev.de": "ef" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
     machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
     provenance = {
         "commit": "c0ffee",
@@ -67,7 +67,8 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     assert settings["steps"] == 2 and settings["length_quantile"] is None
     said = {
         "corpus": "corpus",
-        "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
+        "test_set": f"test:{checksum({n: s for n, s in sums.items() if n.startswith('test')})[:12]}",
+        "dev_set": checksum({"dev.de": "ef" * 32})[:12],
         "data": "distilled-by-teacher",
         "seed": "2",
         "bleu": "30.1260",
@@ -126,6 +127,21 @@ def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
     }
     table = markdown.table(leaderboard_tables.experiment_table(leaderboard_tables.entries(board)))
     assert "BLEU on dev" in table and " 39.0 | 41.0 |" in squeezed(table)
+
+
+@pytest.mark.parametrize(("other", "best"), [("11", 40.0), ("22", 45.0), (None, 45.0)])
+def test_dev_decides_between_experiments_of_one_dev_set(other, best):
+    """Two experiments with one test set; dev prefers the row that is lower on test."""
+
+    def boards(name: str, bleu: float, on_dev: float, digits: str | None):
+        decoded = row("ctc", "nat", "ctc-greedy", bleu)
+        sums = {"test.en": "aa" * 32} | ({"dev.en": digits * 32} if digits else {})
+        rows = [decoded, decoded | {"split": "dev", "bleu": on_dev}]
+        return board_rows(rows, name=name, provenance={"corpus": {"sha256": sums}})
+
+    merged = leaderboard.merge([boards("one", 45.0, 38.0, "11" if other else None), boards("two", 40.0, 44.0, other)])
+    chosen = leaderboard_tables.needs(leaderboard_tables.entries(merged))
+    assert chosen["best of all"].quality == best
 
 
 def test_a_table_is_filled_with_the_best_of_other_kinds(monkeypatch):
@@ -373,7 +389,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ArtifactError, match=r"\(commit, revision\)"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
-    with pytest.raises(ArtifactError, match="line 2, has not 30 cells"):
+    with pytest.raises(ArtifactError, match="line 2, has not 31 cells"):
         leaderboard.read(wrong)
     with pytest.raises((ArtifactError, OSError)):
         leaderboard.read(tmp_path / "nothing")
