@@ -46,8 +46,6 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     """The rows of an experiment's results, by COLUMNS, those of the main test set first; unknown values are empty."""
     record, provenance = results.record, results.record.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
-    # Figures of a program are comparable only under the same model, which its signature names.
-    signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
 
     def digest(split: str) -> str:
         of_split = {name: value for name, value in sums.items() if name.startswith(f"{split}.")}
@@ -66,10 +64,11 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     on_dev = means(results.shown("dev", removed), KEY)
     cells = []
     for number, split in enumerate(record.splits):
-        signatures = record.signatures.get(split, {})
+        by_title = record.signatures.get(split, {})
+        signatures = [by_title[metric.title] for metric in METRICS if metric.title in by_title]
         about = experiment | {
             "test_set": ":".join(filter(None, (split, digest(split)))),
-            "signature": BETWEEN_SIGNATURES.join(signatures[title] for title in signed if title in signatures),
+            "signature": BETWEEN_SIGNATURES.join(signatures),
         }
         figures = means(results.shown(split, removed), KEY)
         for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):

@@ -61,7 +61,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     }
     trained = {"trained_on": "distilled-by-teacher", "parameters": 9, "updates": 400, "target_tokens": 7}
     scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2) | trained
-    signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "x"}}
+    signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "nc:6"}}
     (entry,) = board_rows([scored], provenance=provenance, signatures=signatures)
     settings = json.loads(entry["settings"])
     assert settings["steps"] == 2 and settings["length_quantile"] is None
@@ -79,7 +79,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "target_tokens": "7",
         "hardware": "CPU, 4 cores",
         "commit": "c0ffee",
-        "signature": "nrefs:1|tok:13a",
+        "signature": "nrefs:1|tok:13a; nc:6",
     }
     assert said.items() <= entry.items()
 
@@ -105,7 +105,7 @@ def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
     signatures = {"test": {BLEU: "tok:13a", CHRF: "nc:6", "COMET": "model:large|sha256:abc"}}
     (entry,) = board_rows([scored], signatures=signatures, metrics=["bleu", "chrf", "comet"])
     assert [entry[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
-    assert entry["signature"] == "tok:13a; model:large|sha256:abc"
+    assert entry["signature"] == "tok:13a; nc:6; model:large|sha256:abc"
 
 
 def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
@@ -248,14 +248,15 @@ def test_a_table_of_a_corpus_has_one_direction_and_test_set_and_counts_the_other
 def test_a_table_of_a_corpus_has_one_way_to_count_whatever_the_release_of_sacrebleu():
     """A row counted by characters, and two counted by words in different releases."""
 
-    def counted(name: str, bleu: float, signature: str):
+    def counted(name: str, bleu: float, signature: str, chrf: str = "nc:6"):
         rows = [row("ctc", "nat", "ctc-greedy", bleu)]
-        return board_rows(rows, name=name, target="ja", signatures={"test": {BLEU: signature}})
+        return board_rows(rows, name=name, target="ja", signatures={"test": {BLEU: signature, CHRF: chrf}})
 
     boards = [
         counted("characters", 60.0, "nrefs:1|tok:char|version:2.6.0"),
         counted("words", 28.0, "nrefs:1|tok:ja-mecab|version:2.6.0"),
-        counted("earlier", 31.0, "nrefs:1|tok:ja-mecab|version:2.5.1"),
+        # Tables have no chrF.
+        counted("earlier", 31.0, "nrefs:1|tok:ja-mecab|version:2.5.1", chrf="nc:2"),
     ]
     page = "<!-- leaderboard: rows corpus -->\n<!-- /leaderboard -->\n"
     filled = leaderboard_tables.fill(page, leaderboard_tables.entries(leaderboard.merge(boards)), "page")
