@@ -13,5 +13,5 @@ BEAM, DELTA, GREEDY, SCORE = (searches()[name].title for name in ("beam", "delta
 BEAM_4, DELTA_1, DELTA_2 = row_label("beam", beam=4), row_label("delta", steps=1), row_label("delta", steps=2)
 SCORE_1, SCORE_2, SCORE_4, SCORE_8 = (row_label("score", steps=steps) for steps in (1, 2, 4, 8))
 ENERGY_1 = row_label("energy", steps=1)
-BLEU, CHRF, VALID = (metrics()[name].title for name in ("bleu", "chrf", "validity"))
+BLEU, CHRF, TER, VALID = (metrics()[name].title for name in ("bleu", "chrf", "ter", "validity"))
 CTRANSLATE2 = engines()["ctranslate2"].title

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -26,6 +26,7 @@ from workflow_src.evaluation.report.results import (
     folder_of_results,
     means,
     read_results,
+    without_release,
 )
 from workflow_src.registry import main_metric, searches
 from workflow_src.spec import Metric, parse
@@ -40,11 +41,13 @@ ROW = ["system", "data", "label"]
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A test set of an experiment: its title, its number of seeds, and means by ROW and figure."""
+    """A test set of an experiment: its title, its number of seeds, signatures by titles of metrics, and means by ROW
+    and figure."""
 
     title: str
     dataset: str
     seeds: int
+    signatures: Mapping[str, str]
     rows: dict[tuple, dict[str, Mean]]
 
 
@@ -76,7 +79,8 @@ def column(results: Results, split: str, removed: Removal | None) -> Column:
     figures["label"] = [names[key] for key in zip(figures["system"], figures["decode"], figures["data"], strict=True)]
     several = len(results.record.splits) > 1
     title = f"{results.record.experiment}, {split}" if several else results.record.experiment
-    return Column(title, results.record.dataset, shown["seed"].nunique(), means(figures, ROW))
+    signatures = results.record.signatures.get(split, {})
+    return Column(title, results.record.dataset, shown["seed"].nunique(), signatures, means(figures, ROW))
 
 
 def _own_settings(row: pd.Series, chosen: Sequence[str]) -> str:
@@ -104,12 +108,16 @@ def _check_removal(results: Results, split: str, removed: Removal | None) -> Non
         )
 
 
-def headings(experiments: Sequence[Results]) -> dict[str, tuple[str, int, float]]:
-    """Compared figures: heading, digits and factor. The main metric and its gap, measured metrics that decide or have
-    uncertainty, and speed."""
+def compared_metrics(experiments: Sequence[Results]) -> list[Metric]:
+    """The main metric, and measured ones that decide or have uncertainty."""
     main = main_metric()
     measured = dict.fromkeys(metric for results in experiments for metric in results.metrics)
-    other_metrics: list[Metric] = [m for m in measured if m != main and (m.decides or m.uncertainty)]
+    return [main, *(m for m in measured if m != main and (m.decides or m.uncertainty))]
+
+
+def headings(experiments: Sequence[Results]) -> dict[str, tuple[str, int, float]]:
+    """Compared figures: heading, digits and factor. The main metric and its gap, other metrics, and speed."""
+    main, *other_metrics = compared_metrics(experiments)
     return {
         main.name: (main.axis, 1, main.factor),
         GAP: (f"{main.title} below the reference row", 1, main.factor),
@@ -211,14 +219,30 @@ def _systems(results: Results) -> list[dict[str, str]]:
     ]
 
 
+def signature_words(columns: Sequence[Column], titles: Iterable[str]) -> str:
+    """A sentence for each metric with a signature, and a blank: how it counts, or that columns count differently."""
+    sentences = []
+    for title in titles:
+        signed = [column for column in columns if title in column.signatures]
+        by_column = {column.title: without_release(column.signatures[title]) for column in signed}
+        ways = set(by_column.values())
+        if len(ways) == 1:
+            sentences.append(f"{title} is counted by {ways.pop()}. ")
+        elif ways:
+            named = ", ".join(f"{name} by {way}" for name, way in by_column.items())
+            sentences.append(f"Columns count {title} in different ways, whose figures do not compare: {named}. ")
+    return "".join(sentences)
+
+
 def caption(experiments: Sequence[Results], columns: Sequence[Column], removed: Removal | None) -> str:
-    """The caption of the comparison: test sets, seeds, repetitions and speed."""
+    """The caption of the comparison: test sets, signatures, seeds, repetitions and speed."""
     named = [f"{column.title} on {column.dataset}" for column in columns]
     others = [results.rows[~results.rows["autoregressive"]] for results in experiments]
     means_repetitions = {bool(value) for rows in others for value in rows["means_repetitions"]}
+    signatures = signature_words(columns, [metric.title for metric in compared_metrics(experiments)])
     return (
-        f"Test sets of {', '.join(named)}. Means over seeds ± deviation where there are several. In non-autoregressive "
-        f"outputs, {removal_words(removed, means_repetitions)}. Speeds are those of the first seed, and compare within "
-        f"a column, not between columns: experiments may have run on different machines. {carried.SYSTEMS} Where a "
-        "system has several seeds, its figures there are those of the first one."
+        f"Test sets of {', '.join(named)}. {signatures}Means over seeds ± deviation where there are several. In "
+        f"non-autoregressive outputs, {removal_words(removed, means_repetitions)}. Speeds are those of the first seed, "
+        "and compare within a column, not between columns: experiments may have run on different machines. "
+        f"{carried.SYSTEMS} Where a system has several seeds, its figures there are those of the first one."
     )

@@ -56,7 +56,8 @@ class Evidence:
     @functools.cached_property
     def level(self) -> float:
         """The probability that an interval leaves out the true difference: by Bonferroni's correction for all pairs of
-        rows that are compared, it is LEVEL for all of them together."""
+        rows that are compared, it is LEVEL for all of them together, in each metric."""
+        # Not for all metrics together: a row must be as good in each of them.
         compared = {frozenset((ours[:-1], theirs[:-1])) for ours, theirs in self.pairs}
         return LEVEL / max(1, len(compared))
 

@@ -27,6 +27,7 @@ from workflow_src.evaluation.report.files import (
     TrainingSummary,
     read_significance,
 )
+from workflow_src.evaluation.report.results import without_release
 from workflow_src.evaluation.report.trained import Training
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_json
@@ -165,8 +166,7 @@ def _check_signatures(qualities: Mapping[str, Quality], manifest: Manifest) -> N
     for row in manifest.rows:
         path = row.quality
         for title, signature in signatures(qualities[path], manifest.metrics).items():
-            # Releases of sacreBLEU count alike.
-            relevant = "|".join(part for part in signature.split("|") if not part.startswith("version:"))
+            relevant = without_release(signature)
             first_signature, first_path = first_signatures.setdefault((row.split, title), (relevant, path))
             if first_signature != relevant:
                 raise ArtifactError(

@@ -26,7 +26,7 @@ SCORES = tuple(
 # The main metric on dev, of rows that were decoded there.
 ON_DEV = f"{main_metric().name}_dev"
 COLUMNS = (
-    *"experiment corpus source target test_set system family preset data search settings engine seed".split(),
+    *"experiment corpus source target test_set dev_set system family preset data search settings engine seed".split(),
     *SCORES,
     ON_DEV,
     *"latency_ms threads sentences_per_second batch parameters updates target_tokens hardware commit signature".split(),
@@ -37,6 +37,8 @@ NUMBERS = (*SCORES, ON_DEV, "latency_ms", "sentences_per_second")
 # Digits of figures, enough that rounding them again in tables changes nothing.
 DIGITS = 4
 Row = Mapping[str, str]
+# What stands between the signatures of a row; that of the main metric is the first.
+BETWEEN_SIGNATURES = "; "
 ADVICE = "name a CSV file that `continuum leaderboard` wrote"
 
 
@@ -44,13 +46,17 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     """The rows of an experiment's results, by COLUMNS, those of the main test set first; unknown values are empty."""
     record, provenance = results.record, results.record.provenance
     sums = (provenance.get("corpus") or {}).get("sha256") or {}
-    # Figures of a program are comparable only under the same model, which its signature names.
-    signed = [metric.title for metric in METRICS if metric is main_metric() or metric.program]
+
+    def digest(split: str) -> str:
+        of_split = {name: value for name, value in sums.items() if name.startswith(f"{split}.")}
+        return (checksum(of_split) or "")[:12]
+
     experiment = {
         "experiment": record.experiment,
         "corpus": record.dataset,
         "source": record.source,
         "target": record.target,
+        "dev_set": digest("dev"),
         "hardware": _hardware(provenance),
         "commit": provenance.get("commit"),
     }
@@ -58,11 +64,11 @@ def rows_of(results: Results) -> list[dict[str, str]]:
     on_dev = means(results.shown("dev", removed), KEY)
     cells = []
     for number, split in enumerate(record.splits):
-        digest = checksum({name: value for name, value in sums.items() if name.startswith(f"{split}.")})
-        signatures = record.signatures.get(split, {})
+        by_title = record.signatures.get(split, {})
+        signatures = [by_title[metric.title] for metric in METRICS if metric.title in by_title]
         about = experiment | {
-            "test_set": f"{split}:{digest[:12]}" if digest else split,
-            "signature": "; ".join(signatures[title] for title in signed if title in signatures),
+            "test_set": ":".join(filter(None, (split, digest(split)))),
+            "signature": BETWEEN_SIGNATURES.join(signatures),
         }
         figures = means(results.shown(split, removed), KEY)
         for row in results.rows.astype(object).where(results.rows.notna(), None).to_dict("records"):

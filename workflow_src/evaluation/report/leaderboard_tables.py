@@ -20,9 +20,9 @@ from workflow_src.evaluation.document import Cell, Table, table_of
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
-from workflow_src.evaluation.report.leaderboard import NUMBERS, ON_DEV, RUN, Row
+from workflow_src.evaluation.report.leaderboard import BETWEEN_SIGNATURES, NUMBERS, ON_DEV, RUN, Row
 from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
-from workflow_src.evaluation.report.results import Mean, means
+from workflow_src.evaluation.report.results import Mean, means, without_release
 from workflow_src.registry import default_engine, engines, families, main_metric, searches
 from workflow_src.serving.options import option, option_words, place_words
 from workflow_src.spec import Search, SearchSettings, parse
@@ -72,9 +72,19 @@ class Entry:
         return {main_metric(): self.means[ON_DEV].value} if ON_DEV in self.means else {}
 
     @property
+    def dev_set(self) -> str | tuple[str, ...]:
+        """The digest of the dev set; where it is unknown, the run, whose rows share theirs."""
+        return self.row["dev_set"] or tuple(self.row[name] for name in RUN)
+
+    @property
     def row(self) -> Row:
         """The row of the first seed; rows differ in their figures and in what dev chose."""
         return self.rows[0]
+
+    @property
+    def main_signature(self) -> str:
+        """How the main metric counts, such as its tokeniser."""
+        return without_release(self.row["signature"].partition(BETWEEN_SIGNATURES)[0])
 
     @property
     def autoregressive(self) -> bool:
@@ -182,9 +192,12 @@ def entries_with(every: Iterable[Entry], column: str, value: str, without: Colle
     return matching
 
 
-def of_one_test_set(candidates: Sequence[Entry]) -> list[Entry]:
-    """Those of the direction and test set that most entries have: figures of others do not compare with theirs."""
-    keys = [tuple(entry.row[name] for name in ("source", "target", "test_set")) for entry in candidates]
+def comparable(candidates: Sequence[Entry]) -> list[Entry]:
+    """Those of the direction, test set and signature of the main metric that most entries have: figures of others do
+    not compare with theirs."""
+    keys = [
+        (*(entry.row[name] for name in ("source", "target", "test_set")), entry.main_signature) for entry in candidates
+    ]
     (most, _), *_ = collections.Counter(keys).most_common(1)
     return [entry for key, entry in zip(keys, candidates, strict=True) if key == most]
 
@@ -343,9 +356,10 @@ def fill(page: str, entries: Sequence[Entry], place: str) -> str:
             raise ArtifactError(place, f"asks for the table {mark['table']}", f"allowed: {', '.join(TABLES)}")
         column, table = TABLES[mark["table"]]
         entries_shown = entries_with(entries, column, mark["about"], (mark["without"] or "").split())
-        compared = of_one_test_set(entries_shown) if column == "corpus" else entries_shown
+        compared = comparable(entries_shown) if column == "corpus" else entries_shown
         others = len(entries_shown) - len(compared)
-        note = f"Rows of other directions or test sets that are left out: {others}.\n\n" if others else ""
+        kinds = f"directions, test sets or signatures of {main_metric().title}"
+        note = f"Rows of other {kinds} that are left out: {others}.\n\n" if others else ""
         start = mark[0][: mark.start("content") - mark.start()]
         return f"{start}\n{markdown.table(table(compared), compact=True)}\n\n{note}"
 

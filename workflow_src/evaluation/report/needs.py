@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from workflow_src.config.roles import named_systems, refinement
@@ -32,8 +32,9 @@ Figures = Mapping[Metric, float]
 
 
 class Candidate(Protocol):
-    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured;
-    its latency in milliseconds, None where it was not timed, and the machine that timed it."""
+    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured,
+    and which dev set that is; its latency in milliseconds, None where it was not timed, and the machine that timed
+    it."""
 
     @property
     def shown(self) -> Shown: ...
@@ -43,6 +44,9 @@ class Candidate(Protocol):
 
     @property
     def on_dev(self) -> Figures: ...
+
+    @property
+    def dev_set(self) -> Hashable: ...
 
     @property
     def latency_ms(self) -> float | None: ...
@@ -89,12 +93,13 @@ NEEDS: dict[str, Callable[[Shown], bool]] = {
 
 
 def deciding(candidates: Iterable[Row]) -> list[tuple[Row, Figures]]:
-    """Candidates with the figures that decide between them: those on dev where all have some, else those on test.
+    """Candidates with the figures that decide between them: those on dev where all have some of one dev set, else those
+    on test.
 
     Metrics that some candidate lacks decide nothing.
     """
     listed = list(candidates)
-    on_dev = all(candidate.on_dev for candidate in listed)
+    on_dev = all(candidate.on_dev and candidate.dev_set == listed[0].dev_set for candidate in listed)
     of_all = [candidate.on_dev if on_dev else candidate.figures for candidate in listed]
     shared = [metric for metric in (of_all[0] if of_all else ()) if all(metric in figures for figures in of_all)]
     return [

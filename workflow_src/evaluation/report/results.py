@@ -74,6 +74,11 @@ def signature_tokeniser(signature: str) -> str:
     return next((part.partition(":")[2] for part in signature.split("|") if part.startswith("tok:")), "13a")
 
 
+def without_release(signature: str) -> str:
+    """A signature without the release of sacreBLEU: releases count alike."""
+    return "|".join(part for part in signature.split("|") if not part.startswith("version:"))
+
+
 class Record(Lenient):
     """The content of provenance.json, beside its format.
 

@@ -49,7 +49,10 @@ def block(facts: Sequence[Fact]) -> Table:
         if fact.intervals:
             ends = {m.head: ", ".join(signed(end, 1) for end in fact.intervals.get(m, ())) for m in metrics}
             entries.append({"": "difference", **{head: text and f"[{text}]" for head, text in ends.items()}, "ms": ""})
-    note = "The paired interval of the first row less the second, for all compared rows of the main table together"
+    note = (
+        "The paired interval of the first row less the second, for all compared rows of the main table together, in "
+        "each metric"
+    )
     several = any(line.seeds > 1 for fact in facts for line in fact.lines)
     note += "; of several seeds, from the lowest end to the highest." if several else "."
     notes = {"Difference": note if any(fact.intervals for fact in facts) else ""}

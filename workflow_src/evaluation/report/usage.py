@@ -38,6 +38,8 @@ class Candidate:
     latency_ms: float | None
     # One job times all rows.
     machine: str = ""
+    # One experiment has one dev set.
+    dev_set: str = ""
 
 
 def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:

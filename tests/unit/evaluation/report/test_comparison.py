@@ -6,7 +6,7 @@ import pytest
 import reports
 from refusals import fields_of
 from reports import squeezed
-from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, VALID
+from titles import BEAM_4, BLEU, CTRANSLATE2, DELTA, SCORE_1, SCORE_4, TER, VALID
 
 from workflow_src.cli import main
 from workflow_src.errors import ConfigError, InputError
@@ -221,6 +221,29 @@ def test_a_file_of_the_users_beside_the_page_is_not_overwritten(output, other, t
     for _ in range(2):
         main(words)
     assert {path.name for path in tmp_path.iterdir()} == {"one", "p.html", "p.md"}
+
+
+def test_a_comparison_says_each_way_in_which_its_columns_count_a_metric_once():
+    """Japanese by words and by characters, TER with and without case; two releases of sacreBLEU."""
+
+    def caption(*signed: tuple[str, str]) -> str:
+        experiments = [
+            results(
+                f"experiment-{number}",
+                [row("teacher", "transformer", "beam", 1, 30.0, beam=4, ter=50.0)],
+                metrics=["bleu", "ter"],
+                signatures={"test": {BLEU: bleu, TER: ter}},
+            )
+            for number, (bleu, ter) in enumerate(signed, 1)
+        ]
+        (paragraph, _) = compare(experiments).summary
+        return "".join(paragraph.parts)
+
+    words = ("tok:ja-mecab|version:2.6.0", "case:mixed|version:2.6.0")
+    differing = caption(words, ("tok:char|version:2.6.0", "case:lc|version:2.6.0"))
+    assert all(differing.count(way) == 1 for way in ("tok:ja-mecab", "tok:char", "case:mixed", "case:lc"))
+    alike = caption(words, ("tok:ja-mecab|version:2.5.1", "case:mixed|version:2.5.1"))
+    assert alike.count("tok:ja-mecab") == alike.count("case:mixed") == 1
 
 
 def test_figures_that_nobody_has_make_no_table():

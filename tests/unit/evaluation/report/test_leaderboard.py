@@ -51,7 +51,7 @@ def board_rows(rows, **fields):
 
 
 def test_a_row_says_what_was_trained_and_measured_as_data():
-    sums = {"train.de": "aa" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
+    sums = {"train.de": "aa" * 32, "dev.de": "ef" * 32, "test.de": "ab" * 32, "test.en": "cd" * 32}
     machine = {"processor": "CPU", "cores": 4, "accelerator": None, "system": "Linux"}
     provenance = {
         "commit": "c0ffee",
@@ -61,13 +61,14 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
     }
     trained = {"trained_on": "distilled-by-teacher", "parameters": 9, "updates": 400, "target_tokens": 7}
     scored = row("score", "score", "score", 30.126, 2.5, "subwords", seed=2, steps=2) | trained
-    signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "x"}}
+    signatures = {"test": {BLEU: "nrefs:1|tok:13a", CHRF: "nc:6"}}
     (entry,) = board_rows([scored], provenance=provenance, signatures=signatures)
     settings = json.loads(entry["settings"])
     assert settings["steps"] == 2 and settings["length_quantile"] is None
     said = {
         "corpus": "corpus",
-        "test_set": f"test:{checksum({n: s for n, s in sums.items() if n != 'train.de'})[:12]}",
+        "test_set": f"test:{checksum({n: s for n, s in sums.items() if n.startswith('test')})[:12]}",
+        "dev_set": checksum({"dev.de": "ef" * 32})[:12],
         "data": "distilled-by-teacher",
         "seed": "2",
         "bleu": "30.1260",
@@ -78,7 +79,7 @@ def test_a_row_says_what_was_trained_and_measured_as_data():
         "target_tokens": "7",
         "hardware": "CPU, 4 cores",
         "commit": "c0ffee",
-        "signature": "nrefs:1|tok:13a",
+        "signature": "nrefs:1|tok:13a; nc:6",
     }
     assert said.items() <= entry.items()
 
@@ -104,7 +105,7 @@ def test_a_figure_of_a_trained_model_stands_beside_the_signature_of_the_model():
     signatures = {"test": {BLEU: "tok:13a", CHRF: "nc:6", "COMET": "model:large|sha256:abc"}}
     (entry,) = board_rows([scored], signatures=signatures, metrics=["bleu", "chrf", "comet"])
     assert [entry[name] for name in ("comet", "comet_low", "comet_high")] == ["81.2500", "80.0000", "82.5000"]
-    assert entry["signature"] == "tok:13a; model:large|sha256:abc"
+    assert entry["signature"] == "tok:13a; nc:6; model:large|sha256:abc"
 
 
 def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
@@ -126,6 +127,21 @@ def test_dev_decides_where_all_rows_that_are_compared_were_decoded_there():
     }
     table = markdown.table(leaderboard_tables.experiment_table(leaderboard_tables.entries(board)))
     assert "BLEU on dev" in table and " 39.0 | 41.0 |" in squeezed(table)
+
+
+@pytest.mark.parametrize(("other", "best"), [("11", 40.0), ("22", 45.0), (None, 45.0)])
+def test_dev_decides_between_experiments_of_one_dev_set(other, best):
+    """Two experiments with one test set; dev prefers the row that is lower on test."""
+
+    def boards(name: str, bleu: float, on_dev: float, digits: str | None):
+        decoded = row("ctc", "nat", "ctc-greedy", bleu)
+        sums = {"test.en": "aa" * 32} | ({"dev.en": digits * 32} if digits else {})
+        rows = [decoded, decoded | {"split": "dev", "bleu": on_dev}]
+        return board_rows(rows, name=name, provenance={"corpus": {"sha256": sums}})
+
+    merged = leaderboard.merge([boards("one", 45.0, 38.0, "11" if other else None), boards("two", 40.0, 44.0, other)])
+    chosen = leaderboard_tables.needs(leaderboard_tables.entries(merged))
+    assert chosen["best of all"].quality == best
 
 
 def test_a_table_is_filled_with_the_best_of_other_kinds(monkeypatch):
@@ -227,6 +243,24 @@ def test_a_table_of_a_corpus_has_one_direction_and_test_set_and_counts_the_other
     page = "<!-- leaderboard: needs corpus -->\n<!-- /leaderboard -->\n"
     filled = leaderboard_tables.fill(page, entries, "page")
     assert "60.0" not in filled and "30.0" in filled and "left out: 2." in filled
+
+
+def test_a_table_of_a_corpus_has_one_way_to_count_whatever_the_release_of_sacrebleu():
+    """A row counted by characters, and two counted by words in different releases."""
+
+    def counted(name: str, bleu: float, signature: str, chrf: str = "nc:6"):
+        rows = [row("ctc", "nat", "ctc-greedy", bleu)]
+        return board_rows(rows, name=name, target="ja", signatures={"test": {BLEU: signature, CHRF: chrf}})
+
+    boards = [
+        counted("characters", 60.0, "nrefs:1|tok:char|version:2.6.0"),
+        counted("words", 28.0, "nrefs:1|tok:ja-mecab|version:2.6.0"),
+        # Tables have no chrF.
+        counted("earlier", 31.0, "nrefs:1|tok:ja-mecab|version:2.5.1", chrf="nc:2"),
+    ]
+    page = "<!-- leaderboard: rows corpus -->\n<!-- /leaderboard -->\n"
+    filled = leaderboard_tables.fill(page, leaderboard_tables.entries(leaderboard.merge(boards)), "page")
+    assert "31.0" in filled and "60.0" not in filled and "left out: 1." in filled
 
 
 def test_means_say_over_how_many_seeds_they_are_and_no_seeds_settings_stand_for_all():
@@ -356,7 +390,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ArtifactError, match=r"\(commit, revision\)"):
         leaderboard.read(wrong)
     wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
-    with pytest.raises(ArtifactError, match="line 2, has not 30 cells"):
+    with pytest.raises(ArtifactError, match="line 2, has not 31 cells"):
         leaderboard.read(wrong)
     with pytest.raises((ArtifactError, OSError)):
         leaderboard.read(tmp_path / "nothing")
