@@ -39,7 +39,7 @@ from workflow_src.families.transformer.model import Transformer
 from workflow_src.nn.layers import Memory, attention_bias
 from workflow_src.runtime.device import choose
 from workflow_src.training.dev import Dev
-from workflow_src.types import BOS, EOS, PAD, Batch, Symbols, TrainingContext
+from workflow_src.types import BOS, EOS, PAD, Batch, LossTerms, Symbols, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
 REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
@@ -296,6 +296,12 @@ def padded(batch: Batch, padding: int = 3) -> Batch:
 
 def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None, roles=None) -> TrainingContext:
     return TrainingContext(step, total, seed, frozen, roles or {})
+
+
+def figure(terms: LossTerms, name: str) -> float:
+    """The value of a figure of a loss."""
+    total, count = terms.means[name]
+    return float(total / count)
 
 
 def gradients(model: nn.Module, loss: Tensor) -> dict[str, Tensor | None]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from miniatures import context, gradients, lively, one, padded, pairs
+from miniatures import context, figure, gradients, lively, one, padded, pairs
 
 from workflow_src.config.roles import fill, needs, of_the_family
 from workflow_src.config.training import TrainingConfig
@@ -26,6 +27,7 @@ from workflow_src.records.atomic import save_tensors
 from workflow_src.registry import families, plugins, searches
 from workflow_src.runtime.device import Runtime
 from workflow_src.spec import AUTOREGRESSIVE, BASE, MODEL, PARALLEL, SCORER, Role
+from workflow_src.training.means import added
 from workflow_src.training.update import make_optimiser
 from workflow_src.types import PAD
 
@@ -130,7 +132,7 @@ def test_the_objective_is_finite_and_trains_every_parameter(family, vocabulary):
     terms = build_objective(family, {})(model, batch_of(vocabulary), at_the_end(family, vocabulary))
     assert terms.loss.shape == () and torch.isfinite(terms.loss)
     assert terms.count > 0
-    assert all(torch.isfinite(torch.as_tensor(value)) for value in terms.figures.values())
+    assert all(math.isfinite(figure(terms, name)) for name in terms.figures)
     for name, gradient in gradients(model, terms.loss).items():
         nothing = gradient is None or not gradient.any()
         assert nothing == (name in NO_GRADIENT.get(family, ())), name
@@ -243,6 +245,25 @@ def test_other_settings_train_every_parameter_and_padding_leaves_their_loss_alon
         trained = gradient is not None and gradient.abs().max() > 1e-12
         assert trained == (name not in nothing), name
     padding_leaves_the_loss_alone(family, model.eval(), objective, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("family", "settings", "objective"),
+    [
+        *((family, {}, {}) for family in FAMILIES),
+        *((case.split(",")[0], settings, objective) for case, (settings, objective, _) in OTHERS.items()),
+    ],
+)
+def test_figures_of_parts_of_a_batch_are_those_of_the_whole(family, settings, objective):
+    """Its sentences have different lengths, and miniatures of `nat` do not reach one of the targets."""
+    model, batch, objective = make(family, **settings).eval(), batch_of(), build_objective(family, objective)
+    for step in (0, 100):
+        moment = at(step, 100, others(family))
+        whole = objective(model, batch, moment)
+        parts = [objective(model, one(batch, row), moment) for row in range(len(batch.target))]
+        for name in whole.figures:
+            total, count = added(part.means[name] for part in parts)
+            assert float(total / count) == pytest.approx(figure(whole, name), rel=1e-5, abs=1e-9), name
 
 
 def padding_leaves_the_loss_alone(family: str, model: torch.nn.Module, objective, monkeypatch) -> None:

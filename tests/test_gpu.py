@@ -259,7 +259,8 @@ def test_a_harmful_update_is_skipped_without_waiting_for_the_gpu():
         gradients = [parameter.grad for parameter in model.parameters()]
         torch.cuda.set_sync_debug_mode("error")
         try:
-            return updater._apply(gradients, loss)["skipped"]
+            skipped, _ = updater._apply(gradients, loss)["skipped"]
+            return skipped
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -149,6 +149,10 @@ class Batch:
         return max(1, int(self.target_lengths.sum()))
 
 
+# A sum, and what it is divided by.
+Mean = tuple[float | Tensor, float | Tensor]
+
+
 @dataclasses.dataclass(frozen=True)
 class LossTerms:
     """The result of an objective: `loss` to minimise, a sum divided by `count`, and named figures to log.
@@ -156,13 +160,22 @@ class LossTerms:
     `count` is the number of positions whose outputs the loss scores, at least 1: target subwords, and end symbols where
     the model puts them out. Masked models score masked positions alone, refiners of latents those of the latents. It is
     the number of sentences where the loss is a mean over these.
-    Figures are means over the batch (floats or 0-d tensors), without the names of those that a training counts itself,
-    such as `loss` and `step`. Batches computed in parts are joined by their counts.
+    A figure is a sum over the batch and what it is divided by, or a number or 0-d tensor that is a mean over `count`.
+    Sums and counts of all batches are added up before they are divided. No figure has the name of one that a training
+    counts itself, such as `loss` and `step`.
     """
 
     loss: Tensor
     count: int
-    figures: Mapping[str, float | Tensor]
+    figures: Mapping[str, float | Tensor | Mean]
+
+    @property
+    def means(self) -> dict[str, Mean]:
+        """The sum and the count of each figure."""
+        return {
+            name: figure if isinstance(figure, tuple) else (figure * self.count, self.count)
+            for name, figure in self.figures.items()
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,10 +224,6 @@ class Hypotheses:
     # Searches with several hypotheses a sentence: all of them, best first, `tokens` among them. Computed when called;
     # scores are comparable only where the search was `scored`.
     ranked: Callable[[], list[Ranked]] | None = dataclasses.field(default=None, repr=False, compare=False)
-
-
-# A sum, and what it is divided by.
-Mean = tuple[float | Tensor, float | Tensor]
 
 
 @dataclasses.dataclass(frozen=True)

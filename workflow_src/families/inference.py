@@ -35,8 +35,8 @@ def relaxed_energy_loss(
     energy = relaxed_energy(config, model, memory, context.roles[ENERGY], batch, keys)
     length, exact = length_loss(model.length, memory, batch)
     figures = {
-        "energy": energy.detach() / len(batch.target),
-        "length_nll": length.detach() / len(batch.target),
+        "energy": (energy.detach(), len(batch.target)),
+        "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
     }
     return LossTerms((energy + config.length_weight * length) / count, count, figures)

@@ -163,13 +163,14 @@ def exact_lengths(predicted: Tensor, batch: Batch) -> Mean:
     return (predicted == batch.target_lengths.to(predicted.device, non_blocking=True)).sum(), len(batch.target)
 
 
-def length_loss(head: LengthHead, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def length_loss(head: LengthHead, memory: Memory, batch: Batch, smoothing: float = 0.0) -> tuple[Tensor, Mean]:
     """`length_cross_entropy` of a length head that reads source states."""
     return length_cross_entropy(head(memory), head.classes(memory, batch.target_lengths), smoothing)
 
 
-def length_cross_entropy(scores: Tensor, classes: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """Cross-entropy of the true length differences, summed over the batch, and the share predicted exactly.
+def length_cross_entropy(scores: Tensor, classes: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Mean]:
+    """Cross-entropy of the true length differences, summed over the batch, and the number predicted exactly with
+    that of all.
 
     scores (B, classes) of a head, true classes (B,). With `smoothing`, labels are distributions proportional to a
     Gaussian of this deviation around the true class.
@@ -179,4 +180,4 @@ def length_cross_entropy(scores: Tensor, classes: Tensor, smoothing: float = 0.0
         distance = torch.arange(scores.size(-1), device=scores.device) - classes[:, None]
         labels = (-0.5 * (distance / smoothing) ** 2).softmax(-1)
     loss = torch.nn.functional.cross_entropy(scores, labels, reduction="sum")
-    return loss, (scores.argmax(-1) == classes).float().mean()
+    return loss, ((scores.argmax(-1) == classes).sum(), len(classes))

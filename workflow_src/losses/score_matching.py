@@ -32,12 +32,13 @@ def score_matching(model: Refiner, batch: Batch, context: TrainingContext, confi
     products = (direction * offset).sum(-1)
     loss = ((squares - 2 * products) * mask).sum() / count
     error = ((direction.detach() - offset) ** 2).sum(-1)
+    agreement = cosine(direction.detach(), offset, mask)
     return LossTerms(
         loss,
         count,
         {
             "squared_error": (error * mask).sum() / count,
-            "cosine": cosine(direction.detach(), offset, mask).nanmean().nan_to_num(),
+            "cosine": (agreement.nansum(), (~agreement.isnan()).sum()),
             "offset_norm": (offset.norm(dim=-1) * mask).sum() / count,
         },
     )

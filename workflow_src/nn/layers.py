@@ -82,12 +82,14 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | No
 
 
 def dropout(x: Tensor, probability: float, training: bool) -> Tensor:
-    """Dropout. On CPUs the mask has one byte a cell, eight from each draw, so the rate is rounded to 1/256."""
+    """Dropout. On CPUs the mask has one byte a cell, eight from each draw, so the rate is rounded to 1/256, 1/256 at
+    least.
+    """
     if not training or probability == 0:
         return x
     if x.is_cuda:
         return F.dropout(x, probability, True)
-    dropped = min(255, round(256 * probability))
+    dropped = min(255, max(1, round(256 * probability)))
     draws = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 7) // 8,), dtype=torch.int64)
     keep = draws.view(torch.uint8)[: x.numel()].view(x.shape) >= dropped
     return x * (keep.to(x.dtype) * (256 / (256 - dropped)))

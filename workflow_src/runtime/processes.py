@@ -58,7 +58,7 @@ class Group:
         """The sum of a tensor over all processes, in place."""
         return values
 
-    def mean_gradients(self, gradients: list[Tensor], count: Tensor) -> None:
+    def mean_gradients(self, gradients: list[Tensor], count: float | Tensor) -> None:
         """Replace gradients by their sums over all processes divided by `count`."""
         torch._foreach_div_(gradients, count)
 
@@ -109,7 +109,7 @@ class Processes(Group):
             dist.all_reduce(values, group=self._devices)
         return values
 
-    def mean_gradients(self, gradients: list[Tensor], count: Tensor) -> None:
+    def mean_gradients(self, gradients: list[Tensor], count: float | Tensor) -> None:
         for bucket in _buckets(gradients):
             flat = self.add_up(torch.cat([gradient.reshape(-1) for gradient in bucket])).div_(count)
             parts = flat.split([gradient.numel() for gradient in bucket])

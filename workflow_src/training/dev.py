@@ -29,6 +29,7 @@ from workflow_src.losses.draws import sentence_keys
 from workflow_src.records.checked import Lenient, read_file
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
+from workflow_src.training.means import Numbers, divided, read
 from workflow_src.training.update import check_names
 from workflow_src.types import Batch, DevFigures, Hypotheses
 
@@ -39,7 +40,7 @@ BATCH_TOKENS = 4000
 
 
 # Rows of the corpus, sums with counts by name, and translations by name.
-BatchFigures = tuple[tuple[int, ...], dict[str, tuple[float, float]], Mapping[str, list[list[int]]]]
+BatchFigures = tuple[tuple[int, ...], dict[str, Numbers], Mapping[str, list[list[int]]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,20 +92,15 @@ class Dev:
 
     @torch.no_grad()
     def figures(self, model: nn.Module, declared: DevFigures) -> dict[str, float]:
-        """The figures of a model that its family declares: means over all batches, and BLEU.
-
-        A mean of nothing is 0.
-        """
-        sums: dict[str, list[float]] = {}
+        """The figures of a model that its family declares: means over all batches, and BLEU."""
+        means: dict[str, list[Numbers]] = {}
         outputs: dict[str, dict[int, list[int]]] = {}
-        for rows, means, tokens_by_name in self._over_batches(model, declared):
-            for name, (total, count) in means.items():
-                of_name = sums.setdefault(name, [0.0, 0.0])
-                of_name[0] += total
-                of_name[1] += count
+        for rows, of_batch, tokens_by_name in self._over_batches(model, declared):
+            for name, mean in of_batch.items():
+                means.setdefault(name, []).append(mean)
             for name, tokens in tokens_by_name.items():
                 outputs.setdefault(name, {}).update(zip(rows, tokens, strict=True))
-        figures = {name: total / count if count else 0.0 for name, (total, count) in sums.items()}
+        figures = {name: divided(of_batches) for name, of_batches in means.items()}
         for name, search in declared.searches.items():
             figures[name] = self.bleu(functools.partial(search, model))
         for name, tokens_by_row in outputs.items():
@@ -120,8 +116,7 @@ class Dev:
         for number, batch in enumerate(self.batches()):
             if number % self.group.size == self.group.rank:
                 measured = declared.measure(model, batch, self.keys(batch))
-                means = {name: (float(total), float(count)) for name, (total, count) in measured.means.items()}
-                own_results[number] = batch.indices, means, measured.outputs
+                own_results[number] = batch.indices, read(measured.means), measured.outputs
         results = {number: result for part in self.group.gather(own_results) for number, result in part.items()}
         return [results[number] for number in sorted(results)]
 

@@ -21,9 +21,10 @@ from workflow_src.nn.weights import set_weights, weights_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.signals import Preempted, Preemption
 from workflow_src.training.dev import Validation
+from workflow_src.training.means import Numbers, read
 from workflow_src.training.reporting import Reporter
 from workflow_src.training.state import Progress, StateFolder, pack_optimiser, unpack_optimiser
-from workflow_src.training.update import Part, Task, Updater
+from workflow_src.training.update import Figures, Part, Task, Updater
 
 log = logging.getLogger("continuum")
 T = TypeVar("T")
@@ -74,9 +75,10 @@ class Trainer:
         # The time of that, or of the start of training.
         self.saved_at = time.monotonic()
         self.snapshots: list[dict[str, Tensor]] = []
-        self.window: dict[str, list[float]] = {}
+        # Figures of the updates since the last validation.
+        self.window: dict[str, list[Numbers]] = {}
         # Updates whose figures are still on the device, with the parts of their batches.
-        self.pending: list[tuple[list[Part], dict[str, Tensor | float]]] = []
+        self.pending: list[tuple[list[Part], Figures]] = []
         self._began = 0.0
 
     def run(self) -> Progress:
@@ -224,15 +226,16 @@ class Trainer:
         pending = self.pending
         self.pending = []
         for number, (parts, figures) in enumerate(pending, first):
-            values = {name: float(value) for name, value in figures.items()}
-            if values.pop("skipped"):
+            means = read(figures)
+            skipped, _ = means.pop("skipped")
+            if skipped:
                 progress.skipped += 1
                 progress.skipped_in_row += 1
-                self.reporter.skipped(progress, number, parts, values, self.saved)
+                self.reporter.skipped(progress, number, parts, means, self.saved)
                 continue
             progress.skipped_in_row = 0
-            for name, value in values.items():
-                self.window.setdefault(name, []).append(value)
+            for name, mean in means.items():
+                self.window.setdefault(name, []).append(mean)
         now = time.perf_counter()
         progress.seconds += now - self._began
         self._began = now

@@ -7,10 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from workflow_src.errors import InputError
+from workflow_src.training.means import Numbers, divided
 from workflow_src.training.state import Progress
 from workflow_src.training.update import Part, Task, describe, learning_rate
 
@@ -44,7 +44,7 @@ class Reporter:
         self._mark = _mark(progress)
         self._cpu_seconds = time.thread_time()
 
-    def pace(self, progress: Progress, losses: Sequence[float]) -> None:
+    def pace(self, progress: Progress, losses: Sequence[Numbers]) -> None:
         """Log the pace since the last report, and the mean of the losses since then.
 
         The time left follows from this pace, since earlier updates may be of another machine.
@@ -56,7 +56,7 @@ class Reporter:
             "step %d/%d  loss %.3f  %.0f target tokens/s  %.1f minutes left",
             progress.step,
             self.task.max_steps,
-            float(np.mean(losses)) if losses else float("nan"),
+            divided(losses) if losses else float("nan"),
             tokens / max(1e-9, seconds),
             (self.task.max_steps - progress.step) * seconds / steps / 60,
         )
@@ -82,14 +82,15 @@ class Reporter:
             )
 
     def skipped(
-        self, progress: Progress, number: int, parts: list[Part], figures: Mapping[str, float], saved: int
+        self, progress: Progress, number: int, parts: list[Part], figures: Mapping[str, Numbers], saved: int
     ) -> None:
         """Warn of an update that was skipped; `saved` is the update of the last saved state, or 0.
 
         Raises InputError when too many were skipped.
         """
         config = self.task.config
-        measured = f"loss {figures['loss']:.4g}, gradient norm {figures['gradient_norm']:.4g}"
+        loss, norm = (divided([figures[name]]) for name in ("loss", "gradient_norm"))
+        measured = f"loss {loss:.4g}, gradient norm {norm:.4g}"
         batch = describe(parts)
         if self.task.group.first:
             log.warning("warning: update %d was skipped (%s): %s", number, measured, batch)
@@ -107,10 +108,10 @@ class Reporter:
             )
 
     def entry(
-        self, progress: Progress, window: Mapping[str, list[float]], figures: Mapping[str, float]
+        self, progress: Progress, window: Mapping[str, list[Numbers]], figures: Mapping[str, float]
     ) -> dict[str, Any]:
         """The entry of a validation in the history: its figures, and means of those of the updates before it."""
-        means = {name: float(np.mean(values)) for name, values in window.items()}
+        means = {name: divided(of_updates) for name, of_updates in window.items()}
         return {
             "step": progress.step,
             "minutes": round(progress.seconds / 60, 3),

@@ -28,7 +28,7 @@ from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import fingerprint, load_tensors, read_json, save_tensors, sha256, write_json
 from workflow_src.records.provenance import code_digest
 
-FORMAT = 3
+FORMAT = 4
 FINISHED = "finished.json"
 # Hexadecimal digits of a fingerprint in the name of a folder.
 DIGITS = 16

@@ -22,10 +22,11 @@ from workflow_src.losses.draws import seed_of
 from workflow_src.runtime import device_memory
 from workflow_src.runtime.device import Runtime
 from workflow_src.runtime.processes import Group
-from workflow_src.types import Objective, TrainingContext
+from workflow_src.training.means import added
+from workflow_src.types import Mean, Objective, TrainingContext
 
-# Figures of an update by name, on the device.
-Figures = dict[str, Tensor | float]
+# Figures of an update by name, with sums and counts on the device.
+Figures = dict[str, Mean]
 # Names of figures that a training counts itself: of an update, and of an entry in its history.
 OWN_FIGURES = (
     "loss",
@@ -179,40 +180,36 @@ class Updater:
         gradients = [p.grad for p in self._learnt() if p.grad is not None]
         when, fix = f"while update {step + 1} was applied", "choose a smaller preset, or a device with more memory"
         with device_memory.reported_as(lambda message: (f"{when} ({message})", f"{self._fewer_tokens}, {fix}")):
-            figures = self._mean(computed, gradients)
-            return figures | self._apply(gradients, torch.as_tensor(figures["loss"]))
+            figures = self._joined(computed)
+            loss, count = figures["loss"]
+            task.group.mean_gradients(gradients, count)
+            return figures | self._apply(gradients, torch.as_tensor(loss))
 
     def _learnt(self) -> list[nn.Parameter]:
         return list(self.task.model.parameters())
 
-    def _loss_and_gradient(self, rows: np.ndarray, step: int) -> tuple[int, Figures]:
-        """Add the gradient of the loss of pairs times its terms to `.grad`; returns the terms and figures."""
+    def _loss_and_gradient(self, rows: np.ndarray, step: int) -> Figures:
+        """Add the gradient of the sum of the loss's terms over pairs to `.grad`; returns figures, `loss` among them."""
         task = self.task
         batch = collate(task.corpus, rows).to(task.runtime.device)
         context = TrainingContext(step, task.max_steps, seed_of(task.seed, step), task.frozen, task.roles)
         with task.runtime.autocast():
             terms = task.objective(task.model, batch, context)
         check_names("the objective", terms.figures)
-        (terms.loss * terms.count).backward()
-        return terms.count, {"loss": terms.loss.detach(), **terms.figures}
+        loss = terms.loss * terms.count
+        loss.backward()
+        return {"loss": (loss.detach(), terms.count), **terms.means}
 
-    def _mean(self, computed: list[tuple[int, Figures]], gradients: list[Tensor]) -> Figures:
-        """Means over the parts of the batch, gradients' in place."""
-        if self.task.group.size > 1:
-            return self._mean_over_processes(computed, gradients)
-        total = sum(count for count, _ in computed)
-        torch._foreach_div_(gradients, total)
-        return {name: sum(figures[name] * (count / total) for count, figures in computed) for name in computed[0][1]}
-
-    def _mean_over_processes(self, computed: list[tuple[int, Figures]], gradients: list[Tensor]) -> Figures:
-        """Means over the parts of all processes, gradients' in place."""
-        names = list(computed[0][1])
-        weighted = [sum(figures[name] * count for count, figures in computed) for name in names]
-        device, count = self.task.runtime.device, float(sum(count for count, _ in computed))
-        tensors = [torch.as_tensor(value, dtype=torch.float64, device=device) for value in (count, *weighted)]
-        total, *totals = self.task.group.add_up(torch.stack(tensors)).unbind()
-        self.task.group.mean_gradients(gradients, total)
-        return {name: value / total for name, value in zip(names, totals, strict=True)}
+    def _joined(self, computed: list[Figures]) -> Figures:
+        """Figures over the parts of the batch, those of all processes."""
+        figures = {name: added(part[name] for part in computed) for name in computed[0]}
+        if self.task.group.size == 1:
+            return figures
+        # What is added to a tensor on the device is on the device, and the CPU does not wait for it.
+        zero = torch.zeros((), dtype=torch.float64, device=self.task.runtime.device)
+        values = torch.stack([zero + value for mean in figures.values() for value in mean])
+        sums, counts = self.task.group.add_up(values).view(-1, 2).unbind(1)
+        return dict(zip(figures, zip(sums.unbind(), counts.unbind(), strict=True), strict=True))
 
     def _apply(self, gradients: list[Tensor], loss: Tensor) -> Figures:
         norm = torch.nn.utils.get_total_norm(gradients)
@@ -223,7 +220,7 @@ class Updater:
         vars(self.optimiser)["found_inf"] = skipped.float()
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        return {"gradient_norm": norm, "skipped": skipped}
+        return {"gradient_norm": (norm, 1), "skipped": (skipped, 1)}
 
     def _reported(self, when: str, rows: np.ndarray) -> contextlib.AbstractContextManager[None]:
         """Raise OutOfMemory, which describes a batch, where memory runs out in here."""

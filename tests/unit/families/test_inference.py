@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import yaml
-from miniatures import context, gradients, lively, one, padded, pairs, transformer
+from miniatures import context, figure, gradients, lively, one, padded, pairs, transformer
 
 from workflow_src.families import inference
 from workflow_src.families.build import build
@@ -39,8 +39,8 @@ def test_the_loss_is_the_mean_over_sentences_by_themselves(family, operators):
     assert of_batch.count == sum(terms.count for terms in by_sentence) == 3 + 5 + 1 + 3
     joined = sum(terms.loss * terms.count for terms in by_sentence) / of_batch.count
     assert of_batch.loss.item() == pytest.approx(joined.item(), rel=1e-12)
-    mean_energy = sum(terms.figures["energy"] for terms in by_sentence) / 3
-    assert of_batch.figures["energy"].item() == pytest.approx(mean_energy.item(), rel=1e-12)
+    mean_energy = sum(figure(terms, "energy") for terms in by_sentence) / 3
+    assert figure(of_batch, "energy") == pytest.approx(mean_energy, rel=1e-12)
     grads, joined_grads = gradients(model, of_batch.loss), gradients(model, joined)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, joined_grads[name], atol=1e-12), name
@@ -61,7 +61,7 @@ def test_with_words_the_energy_is_their_negative_log_likelihood(family, operator
     words = model.output(model.logits(hidden).argmax(-1), mask)
     assert ((words > EOS) == mask).all() and words.max() < SIZE
     expected = -scorer.log_probabilities(batch.source, words).sum() / 3
-    assert loss(model, batch, scorer, operators).figures["energy"].item() == pytest.approx(expected.item(), rel=1e-12)
+    assert figure(loss(model, batch, scorer, operators), "energy") == pytest.approx(expected.item(), rel=1e-12)
 
 
 @pytest.mark.parametrize("family", NETWORKS)
@@ -111,10 +111,10 @@ def test_it_learns_to_put_out_what_the_energy_finds_likely(family):
         before = {name: parameter.clone() for name, parameter in scorer.named_parameters()}
         scorer.requires_grad_(False)
         optimiser = torch.optim.Adam(model.parameters(), 0.01)
-        first = loss(model, batch, scorer, ("ST", "ST")).figures["energy"].item()
+        first = figure(loss(model, batch, scorer, ("ST", "ST")), "energy")
         for step in range(40):
             optimiser.zero_grad()
             loss(model, batch, scorer, operators, seed=step).loss.backward()
             optimiser.step()
-        assert loss(model, batch, scorer, ("ST", "ST")).figures["energy"].item() < first - 0.5
+        assert figure(loss(model, batch, scorer, ("ST", "ST")), "energy") < first - 0.5
         assert all(torch.equal(parameter, before[name]) for name, parameter in scorer.named_parameters())

@@ -177,9 +177,11 @@ def test_nccl_wants_a_gpu_of_its_own_for_each_process(tmp_path):
 
 
 @pytest.mark.forks
-@pytest.mark.parametrize("family", ["transformer", "lvm", "score", "energy"])
-def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
-    """In float64 without dropout, latents' noise included: losses and weights within 1e-9, and alike everywhere."""
+@pytest.mark.parametrize(
+    ("family", "model"), [("transformer", {}), ("lvm", {}), ("score", {}), ("energy", {}), ("nat", {"upsample": 1.0})]
+)
+def test_processes_are_parts_of_one(family, model, make_trainer, frozen, tmp_path):
+    """In float64 without dropout, latents' noise included: figures and weights within 1e-9, and alike everywhere."""
 
     def train(group, accumulate):
         trainer = make_trainer(
@@ -192,7 +194,7 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
             max_steps=6,
             validate_every=2,
             save_every=100,
-            model={"dropout": 0.0},
+            model={"dropout": 0.0, **model},
             prepare=lambda model: model.double(),
         )
         if trainer.task.frozen is not None:
@@ -200,17 +202,22 @@ def test_processes_are_parts_of_one(family, make_trainer, frozen, tmp_path):
         if not group.first:
             trainer.states = None
         progress = trainer.run()
-        losses = [entry["loss"] for entry in progress.history[:3]]
-        return dict(weights_of(trainer.model)), losses, progress.target_tokens
+        figures = [
+            value
+            for entry in progress.history[:3]
+            for name, value in entry.items()
+            if name not in ("minutes", "tokens_per_second")
+        ]
+        return dict(weights_of(trainer.model)), figures, progress.target_tokens
 
-    single, losses, tokens = train(Group(), 2)
+    single, figures, tokens = train(Group(), 2)
     # Parts matter: a batch that is cut otherwise is seen.
     two_parts, *_ = train(Group(), 1)
     assert max((two_parts[name] - single[name]).abs().max() for name in single) > 1e-6
     frozen.float()
     for accumulate in (1, 2):
-        for weights, group_losses, counted in in_processes(2, lambda group, a=accumulate: train(group, a), tmp_path):
-            assert group_losses == pytest.approx(losses, abs=1e-9) and counted == tokens
+        for weights, group_figures, counted in in_processes(2, lambda group, a=accumulate: train(group, a), tmp_path):
+            assert group_figures == pytest.approx(figures, abs=1e-9) and counted == tokens
             for name, tensor in weights.items():
                 torch.testing.assert_close(tensor, single[name], rtol=0, atol=1e-9, msg=name)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.draws import COUNT, WHICH, sentence_keys, subset, uniform
-from workflow_src.types import PAD, Batch, LossTerms, TrainingContext, cells
+from workflow_src.types import PAD, Batch, LossTerms, Mean, TrainingContext, cells
 
 if TYPE_CHECKING:
     from workflow_src.families.cmlm.model import MaskedLanguageModel
@@ -31,13 +31,14 @@ def masked_loss(
     memory = model.encode(batch.source)
     loss, nll = masked_cross_entropy(model, memory, batch.target, masked, config.label_smoothing)
     length, exact = length_loss(model.length, memory, batch, config.length_smoothing)
+    places = int(masked.sum())
     # Where all targets are empty, nothing is masked.
-    count = max(1, int(masked.sum()))
-    figures: dict[str, float | Tensor] = {
+    count = max(1, places)
+    figures: dict[str, Tensor | Mean] = {
         "nll": nll / count,
-        "length_nll": length.detach() / len(batch.target),
+        "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
-        "masked": count / max(1, int(lengths.sum())),
+        "masked": (places, int(lengths.sum())),
     }
     return LossTerms((loss + config.length_weight * length) / count, count, figures)
 

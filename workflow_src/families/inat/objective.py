@@ -54,7 +54,7 @@ def refinement_loss(
         "nll": sum(nll) / (count * config.passes),
         "nll_first": nll[0] / count,
         "nll_last": nll[-1] / count,
-        "length_nll": length.detach() / len(batch.target),
+        "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
     }
     return LossTerms((sum(terms) + config.length_weight * length) / count, count, figures)

@@ -16,7 +16,7 @@ from workflow_src.losses.common import budget, length_cross_entropy, smoothed_cr
 from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.types import Batch, LossTerms, TrainingContext, with_end
+from workflow_src.types import Batch, LossTerms, Mean, TrainingContext, with_end
 
 if TYPE_CHECKING:
     from workflow_src.families.lanmt.model import SourceLatentVariableModel
@@ -39,10 +39,10 @@ def elbo_loss(
     length, exact = length_cross_entropy(model.length(memory, z), classes, config.length_smoothing)
     free, count = budget(config, context.progress), labels.numel()
     total = reconstruction + config.length_weight * length + kl.clamp(min=free).sum()
-    figures: dict[str, float | Tensor] = {
+    figures: dict[str, float | Tensor | Mean] = {
         "nll": nll / count,
-        "kl": kl.detach().mean(),
-        "length_nll": length.detach() / len(batch.target),
+        "kl": (kl.detach().sum(), len(kl)),
+        "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
         "kl_budget": free,
         "sigma": model.transformation.log_sigma.detach().exp(),

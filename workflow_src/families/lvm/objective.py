@@ -42,7 +42,7 @@ def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext
         {
             "nll": nll / tokens,
             "kl": kl.detach().mean(),
-            "length_nll": length.detach() / mask.size(0),
+            "length_nll": (length.detach(), len(batch.target)),
             "length_accuracy": exact,
             "kl_budget": free,
         },

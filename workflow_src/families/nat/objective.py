@@ -22,7 +22,7 @@ from workflow_src.losses.draws import sentence_keys
 from workflow_src.losses.latents import sampled_latents
 from workflow_src.losses.matches import match_score
 from workflow_src.nn.copying import NOT_SHOWN
-from workflow_src.types import PAD, Batch, Cells, LossTerms, TrainingContext, cells
+from workflow_src.types import PAD, Batch, Cells, LossTerms, Mean, TrainingContext, cells
 
 if TYPE_CHECKING:
     from workflow_src.families.nat.model import NonAutoregressiveModel
@@ -39,14 +39,14 @@ def nat_loss(
     draws = model.latents is not None or config.glance != "none"
     keys = sentence_keys(batch, context.seed) if draws else None
     memory = model.encode(batch.source)
-    figures: dict[str, Tensor | float] = {}
+    figures: dict[str, Tensor | float | Mean] = {}
     terms, z = [], None
     if model.latents is not None:
         assert keys is not None, "drawing needs keys"
         z, kl = sampled_latents(model, memory, batch, keys)
         free = budget(config, context.progress)
         terms.append(kl.clamp(min=free).sum())
-        figures |= {"kl": kl.detach().mean(), "kl_budget": free}
+        figures |= {"kl": (kl.detach().sum(), len(kl)), "kl_budget": free}
     slots = training_slots(model, batch)
     real = batch.cells(slots)
     share = glanced_share(config.glance_share, config.glance_end, context.progress)
@@ -54,8 +54,8 @@ def nat_loss(
     if config.glance != "none":
         assert keys is not None, "drawing needs keys"
         shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, share, real)
-        glanced = (shown != NOT_SHOWN).sum() / int(slots.sum()) if shown is not None else 0.0
-        figures |= {"glanced": glanced}
+        glanced = (shown != NOT_SHOWN).sum() if shown is not None else 0
+        figures |= {"glanced": (glanced, int(slots.sum()))}
     hidden, mask = model.hidden(memory, slots, z, shown)
     if config.ngrams:
         return matching_loss(model, hidden, mask, batch, config.ngrams)
@@ -68,7 +68,7 @@ def nat_loss(
     if model.length is not None:
         length, exact = length_loss(model.length, memory, batch)
         terms.append(config.length_weight * length)
-        figures |= {"length_nll": length.detach() / len(batch.target), "length_accuracy": exact}
+        figures |= {"length_nll": (length.detach(), len(batch.target)), "length_accuracy": exact}
     return LossTerms(sum(terms[1:], terms[0]) / count, count, figures)
 
 
@@ -95,7 +95,7 @@ def output_loss(
     target: Tensor,
     shown: Tensor | None = None,
     real: Cells | None = None,
-) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+) -> tuple[Tensor, Tensor, dict[str, Mean]]:
     """-log p(y|z,x) summed over the batch, without gradient and smoothing; the loss that is learned; figures.
 
     hidden (B, N, D) at the slots of mask (B, N), target (B, T). Cross-entropy learns nothing of symbols that are shown;
@@ -104,7 +104,7 @@ def output_loss(
     weight, bias = model.target_embedding.weight, model.output_bias
     if model.config.loss == "ctc":
         losses, nll, reachable = ctc_loss(hidden, weight, bias, mask, target, model.blank, real, config.label_smoothing)
-        return nll.sum(), losses.sum(), {"unreachable": 1 - reachable.float().mean()}
+        return nll.sum(), losses.sum(), {"unreachable": ((~reachable).sum(), len(reachable))}
     if model.config.loss == "axe":
         penalty, smoothing = config.skip_penalty, config.label_smoothing
         losses, nll = axe_loss(hidden, weight, bias, mask, target, model.blank, penalty, real, smoothing)

@@ -26,7 +26,7 @@ def tagging_loss(model: Tagger, batch: Batch, _context: TrainingContext, config:
     count = batch.num_target_words
     figures = {
         "nll": nll / count,
-        "length_nll": length.detach() / len(batch.target),
+        "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
     }
     return LossTerms((loss + config.length_weight * length) / count, count, figures)

@@ -17,7 +17,7 @@ from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.graph_viterbi import compiled
 from workflow_src.types import PAD, Hypotheses
 
-# Outputs have at most this times the source's subwords, as in the authors' released code.
+# Outputs have at most this times the source's subwords, the end symbol counted, as in the authors' released code.
 LONGEST = 2
 
 

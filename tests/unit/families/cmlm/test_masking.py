@@ -7,7 +7,7 @@ import functools
 
 import pytest
 import torch
-from miniatures import cmlm, context, one, padded, pairs, transformer
+from miniatures import cmlm, context, figure, one, padded, pairs, transformer
 
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.families.cmlm.objective import masked_loss, masked_places
@@ -81,7 +81,7 @@ def test_the_loss_is_that_of_masked_places_one_at_a_time(smoothing, width, weigh
     assert terms.count == count
     assert float(terms.loss) == pytest.approx((total + weight * lengths) / count, rel=1e-6)
     assert float(terms.figures["nll"]) == pytest.approx(nll / count, rel=1e-6)
-    assert float(terms.figures["masked"]) == pytest.approx(count / 12)
+    assert figure(terms, "masked") == pytest.approx(count / 12)
 
 
 def test_a_position_sees_those_before_and_after_it_and_no_padding():

@@ -11,6 +11,7 @@ import torch
 from miniatures import (
     PairsDev,
     context,
+    figure,
     gradients,
     lanmt,
     one,
@@ -232,7 +233,7 @@ def test_the_loss_is_that_of_sentences_one_by_one(model, batch):
         tokens, kl_sum, positions = tokens + pair.target.size(1) + 1, kl_sum + kl.sum(), positions + len(kl)
     assert terms.count == tokens
     assert terms.loss.item() == pytest.approx((total / tokens).item(), rel=1e-9)
-    assert float(terms.figures["kl"]) == pytest.approx((kl_sum / positions).item(), rel=1e-9)
+    assert figure(terms, "kl") == pytest.approx((kl_sum / positions).item(), rel=1e-9)
 
 
 def divergences(model, pair: Batch) -> torch.Tensor:

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import context, decode, gradients, lvm, one, pairs
+from miniatures import context, decode, figure, gradients, lvm, one, pairs
 from torch.distributions import Normal, kl_divergence
 
 from workflow_src.families.lvm.objective import elbo_loss
@@ -72,7 +72,7 @@ def test_loss_and_gradients_against_a_naive_computation(batch, smoothing, free, 
     figures = terms.figures
     assert figures["nll"].item() == pytest.approx(plain.item() / positions, rel=1e-12)
     assert figures["kl"].item() == pytest.approx(divergence.item() / positions, rel=1e-12), "logged without free nats"
-    assert figures["length_nll"].item() == pytest.approx(nll_length.item() / 3, rel=1e-12)
+    assert figure(terms, "length_nll") == pytest.approx(nll_length.item() / 3, rel=1e-12)
     assert figures["kl_budget"] == free
     grads, expected = gradients(model, terms.loss), gradients(model, loss / positions)
     for name, gradient in grads.items():
@@ -112,7 +112,7 @@ def test_exact_lengths_are_counted(model):
     shares = []
     for change in (0, 1):
         data = pairs(sources, [lengths[0], lengths[1] + 9, lengths[2] + change])
-        shares.append(float(elbo_loss(model, data, context(), ElboConfig()).figures["length_accuracy"]))
+        shares.append(figure(elbo_loss(model, data, context(), ElboConfig()), "length_accuracy"))
     assert shares == pytest.approx([2 / 3, 1 / 3])
 
 
@@ -144,7 +144,7 @@ def test_the_length_smoothing_reaches_the_objective(model, batch):
     memory = model.encode(batch.source)
     soft, _ = length_loss(model.length, memory, batch, 1.5)
     terms = elbo_loss(model, batch, context(), ElboConfig(length_smoothing=1.5))
-    assert terms.figures["length_nll"].item() == pytest.approx(soft.item() / 3, rel=1e-12)
+    assert figure(terms, "length_nll") == pytest.approx(soft.item() / 3, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 import torch
-from miniatures import context, gradients, nat, one, padded, pairs
+from miniatures import context, figure, gradients, nat, one, padded, pairs
 
 from workflow_src.decoding.ctc import collapse
 from workflow_src.families.nat import NatObjectiveConfig
@@ -149,7 +149,7 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=1.0)
     terms = nat_loss(model, batch(), context(), config)
     grads = gradients(model, terms.loss)
-    assert float(terms.figures["nll"]) == 0 and float(terms.figures["glanced"]) == 1
+    assert float(terms.figures["nll"]) == 0 and figure(terms, "glanced") == 1
     # The path from the length head is the only one.
     assert not grads["decoder.layers.0.self_attention.output.weight"].any() and grads["length.outer.weight"].any()
 
@@ -168,7 +168,7 @@ def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
     mistakes_by_row = [mistakes(model, pairs, row, everything[row, : slots[row]].tolist()) for row in range(4)]
     config = NatObjectiveConfig(glance="glat", glance_count="share", glance_share=1.0, glance_end=0.0)
     for step, expected_share in ((0, 1.0), (50, 0.5), (100, 0.0)):
-        glanced = float(nat_loss(model, pairs, context(step), config).figures["glanced"])
+        glanced = figure(nat_loss(model, pairs, context(step), config), "glanced")
         assert glanced * int(slots.sum()) == pytest.approx(
             sum(math.floor(expected_share * count) for count in mistakes_by_row), abs=1e-4
         )

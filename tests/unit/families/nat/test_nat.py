@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from miniatures import context, gradients, nat, one, padded, pairs, transformer
+from miniatures import context, figure, gradients, nat, one, padded, pairs, transformer
 
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import nat_loss
@@ -89,7 +89,7 @@ def test_targets_out_of_reach_are_counted_and_change_nothing_else():
     model, objective = nat(upsample=1.0), functools.partial(nat_loss, config=NatObjectiveConfig())
     batch_of_two = pairs([4, 1], [3, 4])
     terms, terms_of_first = (objective(model, x, context()) for x in (batch_of_two, one(batch_of_two, 0)))
-    assert float(terms.figures["unreachable"]) == 0.5 and float(terms_of_first.figures["unreachable"]) == 0
+    assert figure(terms, "unreachable") == 0.5 and figure(terms_of_first, "unreachable") == 0
     assert terms.loss.item() * terms.count == pytest.approx(terms_of_first.loss.item() * terms_of_first.count, rel=1e-9)
     assert terms.count == int((batch_of_two.target != PAD).sum())
     measure = validate(NatObjectiveConfig()).measure

@@ -7,7 +7,7 @@ import re
 
 import pytest
 import torch
-from miniatures import context, nat, one, pairs
+from miniatures import context, figure, nat, one, pairs
 
 from workflow_src import registry
 from workflow_src.decoding.ctc import collapse
@@ -111,7 +111,7 @@ def test_the_divergence_is_that_of_torch_and_is_added_to_the_loss(loss):
         torch.distributions.Normal(mean_q, scale_q), torch.distributions.Normal(mean_p, scale_p)
     ).sum(-1)
     expected = divergence[pairs.source != PAD]
-    assert float(actual.figures["kl"]) == pytest.approx(expected.mean().item(), rel=1e-12)
+    assert figure(actual, "kl") == pytest.approx(expected.mean().item(), rel=1e-12)
     keys = sentence_keys(pairs, 0)
     z = mean_q + scale_q * normal(keys, tuple(mean_q.shape[1:]))
     # A budget that is never reached costs itself at every source position.
