@@ -77,10 +77,10 @@ def rival_words(evidence: Evidence) -> str:
         f"A row is as good as another one where it is shown to lose less than "
         f"{margin_words(evidence.margin, evidence.metrics)}: the lower end of the paired interval of their difference "
         f"({100 * (1 - LEVEL):g} % for all compared pairs of rows together, in each metric) lies above that margin. "
-        "Speed-ups over the fastest autoregressive row that is as good (where none is, over the best one that the row is as good as) are "
-        "within one kind of engine (PyTorch, or others of one compute type). Nothing is concluded about rows worse "
-        f"than {limits or 'a metric allows'}, and beside a best autoregressive row whose training ended while it was "
-        "still improving much."
+        "Speed-ups over the fastest autoregressive row that is as good (where none is, over the best one that the row "
+        "is as good as) are within one kind of engine (PyTorch, or others of one compute type). "
+        f"Nothing is concluded about rows worse than {limits or 'a metric allows'}, and beside a best autoregressive "
+        "row whose training ended while it was still improving much."
     )
 
 
