@@ -26,5 +26,5 @@ def read(means: Mapping[str, Mean]) -> dict[str, Numbers]:
 
 def divided(means: Iterable[Numbers]) -> float:
     """The value of the mean over everything that at least one mean is over. A mean of nothing is 0."""
-    total, count = added(means)
-    return total / count if count else 0.0
+    sums, counts = zip(*means, strict=True)
+    return sum(sums) / sum(counts) if any(counts) else 0.0

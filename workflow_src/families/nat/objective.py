@@ -64,7 +64,7 @@ def nat_loss(
         real = batch.cells(batch.target_lengths)
     nll, learned, output_figures = output_loss(config, model, hidden, mask, batch.target, shown, real)
     terms.insert(0, learned)
-    figures |= {"nll": nll / count} | output_figures
+    figures |= {"nll": nll / count, **output_figures}
     if model.length is not None:
         length, exact = length_loss(model.length, memory, batch)
         terms.append(config.length_weight * length)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from workflow_src.losses.common import cross_entropy_at, length_loss
 from workflow_src.losses.settings import OnePassConfig
-from workflow_src.types import Batch, LossTerms, TrainingContext
+from workflow_src.types import Batch, LossTerms, Mean, TrainingContext
 
 if TYPE_CHECKING:
     from workflow_src.families.tagger.model import Tagger
@@ -24,7 +24,7 @@ def tagging_loss(model: Tagger, batch: Batch, _context: TrainingContext, config:
     loss, nll = words_loss(model, memory, batch, config.label_smoothing)
     length, exact = length_loss(model.length, memory, batch)
     count = batch.num_target_words
-    figures = {
+    figures: dict[str, Tensor | Mean] = {
         "nll": nll / count,
         "length_nll": (length.detach(), len(batch.target)),
         "length_accuracy": exact,
