@@ -94,7 +94,8 @@ if snakemake_parts.is_main(workflow):
 
 onstart:
     try:
-        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *dict(plan.own_inputs).values()])
+        own_files = [path for _, path in plan.own_inputs]
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}"] + own_files)
         if snakemake_parts.is_main(workflow):
             # Snakemake deletes the outputs of a job before it starts.
             planned = set(map(plain_name, snakemake_parts.planned_rules(workflow)))

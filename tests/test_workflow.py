@@ -1370,6 +1370,16 @@ def test_files_dated_in_the_future(hollow_project, tmp_path):
     further_words = ("--config", "recipe={distilled: {bought: bought.en}}", "systems={lvm: {data: bought}}")
     process = snakemake(*words, *further_words, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
     assert process.returncode == 1 and "bought.en is dated in the future (" in process.stderr
+    # So is every file of a model that was made elsewhere.
+    os.utime(tmp_path / "bought.en")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    for name in ("model.bin", "config.json", "shared_vocabulary.json", "source.spm", "target.spm"):
+        (outside / name).touch()
+    os.utime(outside / "model.bin", times=(ahead, ahead))
+    system = "systems={outside: {family: ctranslate2, model: {folder: outside}}}"
+    process = snakemake(*words, "--config", system, "--forcerun", "normalise", snakefile=snakefile, folder=tmp_path)
+    assert process.returncode == 1 and "outside/model.bin is dated in the future (" in process.stderr
 
 
 # The documented table, row by row, and what tests it: keys of UNCHANGING, CHANGES and CHANGED_DECODES,
