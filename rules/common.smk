@@ -43,7 +43,7 @@ from workflow_src.config import Plan, costs
 from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name, composed, load_composed
-from workflow_src.data.corpus import check_named_files, check_own_texts, monolingual_lines
+from workflow_src.data.corpus import check_named_files, check_own_texts
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import keep_configuration, keep_files, kept_configuration, replaced_report
 from workflow_src.records.dates import check_dates, contents
@@ -119,7 +119,7 @@ GPUS = gpus(RUNTIME.device)
 os.environ[gpu_locks.SHARING] = str(RUNTIME.jobs_per_gpu)
 PLACES = snakemake_parts.places_on_gpus(workflow, RUNTIME.jobs_per_gpu)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
-needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
+needs = Requests(plan, gpu=GPUS > 0)
 # What trainings wait for goes first.
 priority_of_training = priorities(needs)
 
