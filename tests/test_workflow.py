@@ -78,6 +78,27 @@ def commands_of(process: subprocess.CompletedProcess) -> list[str]:
     return re.findall(r"^Shell command: (?!None)(.*)$", process.stdout + process.stderr, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    ("record", "maker"),
+    [
+        ("distilled/teacher/train.json", "merge_distilled"),
+        ("translations/lvm/seed-1/prior-mean/test.json", "decode"),
+    ],
+)
+def test_a_record_is_made_by_its_name(record, maker, tmp_path):
+    assert scheduled(f"results/smoke/{record}", "--configfile", SMOKE, folder=tmp_path)[maker] == 1
+
+
+def test_damaged_counts_of_monolingual_text_leave_other_jobs_alone(tmp_path):
+    counts = tmp_path / "results/smoke/corpus/monolingual.json"
+    counts.parent.mkdir(parents=True)
+    counts.write_text("{")
+    (tmp_path / "news.de").write_text("ein Satz\n")
+    text = yaml.safe_load(CHANGES["text of one language"][0])
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "smoke", **text}))
+    assert scheduled("teachers", "--configfile", "mine.yaml", folder=tmp_path)["train_teacher"] == 1
+
+
 def test_a_key_that_stands_twice_in_a_file_of_the_command_line_is_refused(tmp_path):
     path = tmp_path / "twice.yaml"
     path.write_text("experiment: smoke\nseeds: [1]\nseeds: [2]\n")
