@@ -83,11 +83,7 @@ if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
     keep_files(CONFIGURATION)
-    warnings = (
-        replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION),
-        changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files),
-        lost_subwords(plan.files.subwords),
-    )
+    warnings = changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files), lost_subwords(plan.files.subwords)
     for warning in filter(None, warnings):
         logger.warning(f"warning: {warning}")
 
@@ -103,6 +99,9 @@ onstart:
                 check_own_texts(plan)
             if "download_monolingual" in planned:
                 check_named_files(plan.own_monolingual.items())
+            warning = replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION)
+            if warning and "report" in planned:
+                logger.warning(f"warning: {warning}")
             # Before a training of hours, rather than in the job after it that uses the object.
             import_plugins()
             keep_configuration(plan.experiment, with_text_keys(settings))
