@@ -43,7 +43,7 @@ from workflow_src.config import Plan, costs
 from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name, composed, load_composed
-from workflow_src.data.corpus import check_named_files, check_own_texts, monolingual_lines
+from workflow_src.data.corpus import check_named_files, check_own_texts
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import keep_configuration, keep_files, kept_configuration, replaced_report
 from workflow_src.records.dates import check_dates, contents
@@ -83,18 +83,15 @@ if not CONFIGURATION and plan.experiment in experiment_names():
     CONFIGURATION = [experiment_file(plan.experiment)]
 if snakemake_parts.is_main(workflow):
     keep_files(CONFIGURATION)
-    warnings = (
-        replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION),
-        changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files),
-        lost_subwords(plan.files.subwords),
-    )
+    warnings = changed_sum(Path(plan.files.raw_summary), plan.loaded.dataset.files), lost_subwords(plan.files.subwords)
     for warning in filter(None, warnings):
         logger.warning(f"warning: {warning}")
 
 
 onstart:
     try:
-        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}", *dict(plan.own_inputs).values()])
+        own_files = [path for _, path in plan.own_inputs]
+        check_dates([f"results/{plan.recipe.name}", f"results/{plan.experiment}"] + own_files)
         if snakemake_parts.is_main(workflow):
             # Snakemake deletes the outputs of a job before it starts.
             planned = set(map(plain_name, snakemake_parts.planned_rules(workflow)))
@@ -102,6 +99,9 @@ onstart:
                 check_own_texts(plan)
             if "download_monolingual" in planned:
                 check_named_files(plan.own_monolingual.items())
+            warning = replaced_report(Path(plan.report, "provenance.json"), CONFIGURATION)
+            if warning and "report" in planned:
+                logger.warning(f"warning: {warning}")
             # Before a training of hours, rather than in the job after it that uses the object.
             import_plugins()
             keep_configuration(plan.experiment, with_text_keys(settings))
@@ -118,7 +118,7 @@ GPUS = gpus(RUNTIME.device)
 os.environ[gpu_locks.SHARING] = str(RUNTIME.jobs_per_gpu)
 PLACES = snakemake_parts.places_on_gpus(workflow, RUNTIME.jobs_per_gpu)
 # Memory and time of every job, by the sizes of models and corpus; more at each retry.
-needs = Requests(plan, gpu=GPUS > 0, monolingual=monolingual_lines(plan) if plan.reads_monolingual else None)
+needs = Requests(plan, gpu=GPUS > 0)
 # What trainings wait for goes first.
 priority_of_training = priorities(needs)
 

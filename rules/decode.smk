@@ -47,6 +47,7 @@ use rule gpu as decode with:
     output:
         text=FILES.translation,
         details=FILES.translation_details,
+        record=records_of([FILES.translation]),
     log:
         f"{LOGS}/decode/{{system}}/seed-{{seed}}/{{search}}/{{split}}.log",
     benchmark:

@@ -32,6 +32,7 @@ use rule cpu as merge_distilled with:
     output:
         text=FILES.distilled_text,
         scores=FILES.distilled_scores,
+        record=records_of([FILES.distilled_text]),
     log:
         f"{LOGS}/merge_distilled/{{teacher}}/{{split}}.log",
     benchmark:

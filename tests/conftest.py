@@ -251,7 +251,9 @@ if arguments.output_prefix:
 if "shard" in document:
     paths.append(arguments.output.removesuffix("l"))
 elif stage == "decode":
-    paths.append(arguments.output.removesuffix(".txt") + ".jsonl")
+    paths += [arguments.output.removesuffix(".txt") + ending for ending in (".jsonl", ".json")]
+elif stage == "merge_distilled":
+    paths.append(str(pathlib.Path(arguments.output_text).with_suffix(".json")))
 for path in map(pathlib.Path, filter(None, paths)):
     path.parent.mkdir(parents=True, exist_ok=True)
     # Estimates read the settings of what describes the corpus.

@@ -218,6 +218,16 @@ def test_made_from_something_else_than_lies_there_now(chain):
         verify("results/end")
 
 
+@pytest.mark.parametrize(
+    ("lost", "target"),
+    [("text.txt", "text.json"), ("text.json", "text.json")],
+)
+def test_the_command_that_makes_a_lost_file_is_named(chain, lost, target):
+    Path("results/data", lost).unlink()
+    with pytest.raises(InputError, match=f"`snakemake results/data/{target} "):
+        verify("results/end")
+
+
 def test_the_first_in_the_order_of_the_flow_is_named(chain):
     changes = ["results/data/text.json", "results/data/text.txt", "results/end/score.json"]
     for path in reversed(changes):

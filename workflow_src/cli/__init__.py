@@ -70,6 +70,8 @@ def show_plan(arguments: argparse.Namespace) -> None:
         raise ConfigError(
             "--output", str(arguments.output), allowed=f"a file that ends in {' or '.join(drawing.SUFFIXES)}"
         )
+    if arguments.directory and not arguments.directory.is_dir():
+        raise ConfigError("--directory", str(arguments.directory), problem="there is no such folder")
     request = plan.Request(
         configuration_files(arguments),
         setting_words(arguments),

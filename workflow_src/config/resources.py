@@ -127,19 +127,19 @@ def _text_bytes(plan: Plan, files: list[str]) -> int | None:
 class Requests:
     """Resources of the jobs of each rule.
 
-    A shard's job requests its own part, by the number of shards in its name. `monolingual`: lines of text of the source
-    language, None where unknown.
+    A shard's job requests its own part, by the number of shards in its name.
     """
 
-    def __init__(self, plan: Plan, gpu: bool, monolingual: int | None = None):
+    def __init__(self, plan: Plan, gpu: bool):
         raw = raw_pairs(plan) or pairs_by_bytes(plan) or UNKNOWN_PAIRS
         pairs, length = training_pairs(plan, raw) or raw, sentence_length(plan)
         # Text of one language is often the larger one.
-        lines = monolingual or max(pairs, UNKNOWN_PAIRS)
+        raw_lines = monolingual_by_bytes(plan) or max(pairs, UNKNOWN_PAIRS)
+        lines = min(raw_lines, plan.recipe.limits.get(MONOLINGUAL, raw_lines))
         characters = 0 if spaced(plan.recipe.source) and spaced(plan.recipe.target) else MANY_CHARACTERS
         self.sizes = Sizes(pairs, length, lines, characters)
         # Before the recipe's limits.
-        self.raw_sizes = Sizes(raw, length, monolingual_by_bytes(plan) or max(lines, UNKNOWN_PAIRS))
+        self.raw_sizes = Sizes(raw, length, raw_lines)
         self.plan = sized(plan, self.sizes)
         self.gpu, self.runtime = gpu, plan.config.runtime
         self.table = rule_table(self.plan)

@@ -25,7 +25,11 @@ RESULTS = "results"
 # The record that an experiment ends with.
 LAST = "report/provenance.json"
 AGAIN = "run the workflow again"
-REMAKE = f"delete it and {AGAIN}, with --forcerun if it says that nothing is to be done"
+
+
+def _make(path: str) -> str:
+    """The advice to make a file by its name: a run of the whole workflow makes a missing one only for another job."""
+    return f"run `snakemake {path} …`, and then the workflow"
 
 
 class Input(Lenient):
@@ -103,7 +107,7 @@ class Chain:
 
 def _read(base: Path, path: str) -> tuple[Provenance, ArtifactError | None]:
     """What the record in a file says, and what is wrong with the file itself."""
-    problem, fix, record = "", REMAKE, NO_RECORD
+    problem, fix, record = "", f"delete it, {_make(path)}", NO_RECORD
     try:
         content = read_json(base / path)
         text = canonical(content)
@@ -119,9 +123,9 @@ def _read(base: Path, path: str) -> tuple[Provenance, ArtifactError | None]:
         reason = f"it {failure.problem}" if isinstance(failure, ArtifactError) else failure
         problem = f"was changed after it was made: {reason}"
         if not os.path.lexists(base / path):
-            problem, fix = "is missing", AGAIN
+            problem, fix = "is missing", _make(path)
         elif os.path.isdir(base / path):
-            problem, fix = "is a folder, not a record", f"remove it and {AGAIN}"
+            problem, fix = "is a folder, not a record", f"remove it, {_make(path)}"
     return record, ArtifactError(path, problem, fix) if problem else None
 
 
@@ -201,9 +205,9 @@ def _are(noun: str, things: set[str] | list[str]) -> str:
 
 def _another_file(record: str, path: str, expected: str, digest: str | None) -> ArtifactError:
     if digest is None:
-        return ArtifactError(path, f"is missing, which {record} describes", f"delete {record} and {AGAIN}")
+        return ArtifactError(path, f"is missing, which {record} describes", f"delete {record}, {_make(record)}")
     changed = f"was changed after it was made: its SHA-256 is {digest}, {record} says {expected}"
-    return ArtifactError(path, changed, f"delete both and {AGAIN}")
+    return ArtifactError(path, changed, f"delete both, {_make(record)}")
 
 
 def _another_input(record: str, entry: Input, digest: str | None) -> ArtifactError:
@@ -211,9 +215,9 @@ def _another_input(record: str, entry: Input, digest: str | None) -> ArtifactErr
         problem = "is missing" if digest is None else f"was changed (SHA-256 {entry.sha256}, now {digest})"
         return ArtifactError(entry.path, f"{problem} after {record} was made from it", f"bring it back, or {AGAIN}")
     if digest is None:
-        return ArtifactError(entry.path, f"is missing, which {record} was made from", AGAIN)
+        return ArtifactError(entry.path, f"is missing, which {record} was made from", _make(entry.path))
     another = f"was made from another {entry.path} than lies there now (SHA-256 {entry.sha256}, now {digest})"
-    return ArtifactError(record, another, f"delete it and what lies beside it, and {AGAIN}")
+    return ArtifactError(record, another, f"delete it and what lies beside it, {_make(record)}")
 
 
 def check_finished(folder: str | Path) -> None:

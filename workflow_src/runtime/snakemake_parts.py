@@ -1,7 +1,4 @@
-"""The parts of Snakemake that rules and `continuum plan` use and no documentation promises.
-
-A test names those that a version lacks.
-"""
+"""The parts of Snakemake that rules and `continuum plan` use and no documentation promises."""
 
 from __future__ import annotations
 
@@ -17,36 +14,6 @@ from typing import Any
 import workflow_src
 from workflow_src.errors import ConfigError, InputError, nearest
 from workflow_src.registry import analyses, engines, families, metrics
-
-# Attributes that this module uses, by class. Dry runs test those that objects alone have, such as `global_resources`.
-PARTS = {
-    "snakemake.cli": ("parse_config",),
-    "snakemake.dag:DAG": ("init", "jobs", "needrun", "new_wildcards", "reason"),
-    "snakemake.jobs:Job": ("benchmark", "output", "params", "resources", "rule", "wildcards_dict"),
-    "snakemake.jobs:Reason": (
-        "code_changed",
-        "forced",
-        "incomplete_output",
-        "input_changed",
-        "missing_output",
-        "software_stack_changed",
-        "updated_input",
-        "updated_input_run",
-    ),
-    "snakemake.persistence:ParamsChange": ("only_new", "only_old"),
-    "snakemake.persistence:PersistenceBase": ("has_metadata", "params_changed"),
-    "snakemake.rules:Rule": ("has_wildcards", "is_producer", "params"),
-    "snakemake.workflow:Workflow": (
-        "cores",
-        "dag",
-        "dryrun",
-        "executor_plugin",
-        "is_main_process",
-        "local_exec",
-        "modifier",
-        "register_resource",
-    ),
-}
 
 
 def show_all_wildcards() -> None:
@@ -194,7 +161,7 @@ class GraphJob:
 
     @property
     def reason(self) -> Any:
-        """Why it would run: the attributes of `snakemake.jobs:Reason` in `PARTS`."""
+        """Why it would run: the attributes of Snakemake's `Reason`."""
         return self._dag.reason(self._job)
 
     def changed_params(self) -> tuple[set[str], set[str]]:

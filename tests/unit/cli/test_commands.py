@@ -51,6 +51,14 @@ def test_a_configuration_is_named_by_files_and_settings_as_for_snakemake(folder,
 
 
 @pytest.mark.parametrize("command", ["plan", "estimate"])
+def test_a_folder_of_results_that_is_not_there_is_refused_and_not_made(command, folder):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "mine.yaml", "--directory", "typo/deep"])
+    assert "--directory is 'typo/deep'" in stop.value.code
+    assert not (folder / "typo").exists()
+
+
+@pytest.mark.parametrize("command", ["plan", "estimate"])
 def test_to_measure_and_not_to_measure_exclude_each_other(command, folder, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main([command, "mine.yaml", "--calibrate", "--no-calibration"])

@@ -302,13 +302,12 @@ def test_the_corpus_counts_where_it_is_read():
 def test_a_text_is_cleaned_as_a_whole_whatever_the_limit_of_the_recipe_is(tmp_path):
     text = tmp_path / "news.de"
     text.write_text("ein ziemlich kurzer Satz\n" * 400_000)
-    # As for a run: the number of lines is cut to the limit.
     recipe = {"monolingual": [{"texts": {"de": str(text)}}], "clean": ["length"]}
 
     def asked(limit: int, rule: str) -> tuple[int, int, int]:
         limits = {"train": limit, "monolingual": limit}
         plan = Plan(load_experiment("wmt14", recipe=recipe | {"source": "de", "target": "en", "limits": limits}))
-        requests = Requests(plan, False, monolingual=min(limit, 400_000))
+        requests = Requests(plan, False)
         return *of(requests, rule), requests.corpus_threads(rule)
 
     for rule in ("clean", "clean_monolingual"):

@@ -223,14 +223,15 @@ def test_monolingual_text_counts_by_its_own_lines(tmp_path, monkeypatch):
 
     assert monolingual_lines(plan) is None and sizes(plan, 600).monolingual is None
     for lines in (200, 40_000):
-        text.write_text("ein Satz\n" * lines)
+        # As many bytes as requests assume of a line.
+        text.write_text("ein Satz, der kurz.\n" * lines)
         assert monolingual_lines(plan) == lines
         assert steps(numbered(plan, sizes(plan, 600, 9)), 9, lines)
-        requests = Requests(plan, gpu=False, monolingual=lines)
+        requests = Requests(plan, gpu=False)
         assert steps(requests.plan, requests.sizes.length, lines)
         assert minutes(requests, "monolingual") / minutes(requests, "train") == pytest.approx(lines / 600)
     limited = Plan(load_experiment("smoke", recipe=recipe | {"limits": {"monolingual": 300}}, systems=systems))
-    assert monolingual_lines(limited) == 300
+    assert monolingual_lines(limited) == Requests(limited, gpu=False).sizes.monolingual == 300
     # Compressed lines cannot be counted at a glance.
     text.write_bytes(gzip.compress(text.read_bytes()))
     assert monolingual_lines(plan) is None and monolingual_lines(limited) == 300
