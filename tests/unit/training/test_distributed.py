@@ -88,7 +88,7 @@ def test_several_processes_forked_from_a_fresh_one(tmp_path):
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0 and re.search(r"^12 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert done.returncode == 0 and re.search(r"^13 passed", done.stdout, re.MULTILINE), done.stdout + done.stderr
 
 
 @pytest.mark.forks
