@@ -229,6 +229,28 @@ def test_with_a_vocabulary_a_language_what_the_source_lacks_is_copied():
     assert finder.target.replace(target, finder.symbols(source), str) == f"i see {SYMBOLS[0]} {SYMBOLS[1]}"
 
 
+@given(
+    text=st.lists(st.sampled_from([*"ab1 .{}<>%@-'", "ab", "%1", "{a}", "<b>", "a@b.org", "日"])).map("".join),
+    words=st.lists(st.sampled_from(["a", "ab", "a b", "b1", "}", "a}", "-b", "b>", "%1"]), max_size=4, unique=True),
+)
+def test_of_spans_and_words_that_overlap_the_first_counts(text, words):
+    finder = Placeholders()
+    # One expression of all of them, spans before words.
+    own = "|".join(placeholders.PATTERNS[kind] for kind in KINDS if kind in placeholders.PATTERNS)
+    added = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not re.fullmatch(own, word)]
+    together = re.compile("|".join([own, *added]))
+    assert finder.spans(text, words) == together.findall(text)
+    symbols = dict(zip(words, SYMBOLS, strict=False))
+    expected = together.sub(lambda match: symbols.get(match.group(), match.group()), text)
+    assert finder.replace(text, symbols, str) == expected
+
+
+def test_a_word_is_found_in_a_long_line_in_one_pass():
+    """Also where the next span is far."""
+    line = "Tom " * 50_000
+    assert Placeholders().replace(f"{line}%1", {"Tom": SYMBOLS[0]}, str) == f"{SYMBOLS[0]} " * 50_000 + "%1"
+
+
 def test_more_spans_than_symbols_stay_text(learned):
     line = " ".join(f"{{n{number}}}" for number in range(len(SYMBOLS) + 3))
     [ids] = learned.encode_target([line], [line])
