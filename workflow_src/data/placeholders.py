@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import get_args
 
 from workflow_src.config.recipe import PlaceholderKind
-from workflow_src.data.patterns import EMAIL, ENTITY, NEXT_WORD, TAG, URL, VARIABLE
+from workflow_src.data.patterns import EMAIL, ENTITY, IN_WORD, MARKS, NEXT_WORD, TAG, UNSPACED_LETTERS, URL, VARIABLE
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
@@ -25,9 +25,9 @@ SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 NUMBERS = {f"<{number}>": symbol for number, symbol in enumerate(SYMBOLS, 1)}
 
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
-_IN_WORD = rf"[^\W{NEXT_WORD}]"
-WORD = r"\w+(?:['\u2019-]\w+)*"
-_BEGIN, _END = re.compile(r"(?<!\w)"), re.compile(r"(?!\w)")
+_BESIDE = rf"(?![{NEXT_WORD}])[{IN_WORD}]"
+WORD = re.compile(rf"[{IN_WORD}]+(?:['\u2019-][{IN_WORD}]+)*")
+_BEGIN, _END = re.compile(rf"(?<![{IN_WORD}])"), re.compile(rf"(?![{IN_WORD}])")
 # One in so many training pairs without spans has a word that both sides share in place of one, or else a sign at the
 # end of both, so that models learn where symbols stand: few texts have spans, and none has characters outside of its
 # vocabulary.
@@ -63,8 +63,10 @@ class Placeholders:
         self._copies = unknown is not None and "unknown" in self.kinds
         if unknown is not None and self._copies:
             character = unknown.pattern
+            # A mark belongs to the letter before it, also where words have no spaces between them.
+            beginning = rf"(?:(?<!{_BESIDE})(?:{_BESIDE})*(?=[{IN_WORD}])|[{UNSPACED_LETTERS}][{MARKS}]*(?=[{MARKS}]))"
             # A word is one span, a run of emoji another.
-            patterns += [rf"(?<!{_IN_WORD}){_IN_WORD}*(?=\w){character}(?:{_IN_WORD}|{character})*", f"{character}+"]
+            patterns += [rf"{beginning}{character}(?:{_BESIDE}|{character}|[{MARKS}])*", f"{character}+"]
         # Without patterns it matches nothing.
         self._pattern = re.compile("|".join(patterns) or "(?!)")
         self.target = self if unknown_in_target in (None, unknown) else Placeholders(self.kinds, unknown_in_target)
@@ -118,7 +120,7 @@ class Placeholders:
         number = zlib.crc32(source.encode("utf-8"))
         if symbols or not self._copies or number % COPIES:
             return source, target, symbols
-        words, words_of_target = (re.findall(WORD, self._pattern.sub(" ", text)) for text in (source, target))
+        words, words_of_target = (WORD.findall(self._pattern.sub(" ", text)) for text in (source, target))
         shared, caseless = set(words).intersection(words_of_target), source == source.lower()
         copied = [
             word

@@ -34,7 +34,7 @@ SPANS = {
     "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls http://a.b/A–B/हिन्दी".split(),
     "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
     "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
-    "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {} {0} ${x}".split()],
+    "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {नाम} {} {0} ${x}".split()],
 }
 spans = st.sampled_from([span for own in SPANS.values() for span in own])
 characters = st.characters(exclude_categories=["Cs", "Cc"])
@@ -140,6 +140,40 @@ def test_what_the_vocabulary_lacks_passes(learned, line, spans):
     assert bool(spans) == bool(learned.unknown_source(line)) and set(learned.unknown_source(line)) <= set(
         "".join(spans)
     )
+
+
+@pytest.mark.parametrize(
+    ("unknown", "line", "spans"),
+    [
+        # A letter, and a vowel sign.
+        ("फ", "यह ऑफिस है", ["ऑफिस"]),
+        ("ি", "আমি কিছু খাই", ["আমি", "কিছু"]),
+        ("َ", "كَتَبَ الولد", ["كَتَبَ"]),
+        ("ꯥ", "ꯃꯥ ꯃ", ["ꯃꯥ"]),
+        ("𑄖", "𑄌𑄋𑄴 𑄖𑄢𑄴", ["𑄖𑄢𑄴"]),
+        # Without spaces between words, a letter with all its signs.
+        ("ส", "กุสู่ด", ["สู่"]),
+        ("ู", "กุสู่ด", ["สู่"]),
+        ("ု", "ဟုတ်ကဲ့", ["ဟု"]),
+        ("ក", "ខុំកុំ", ["កុំ"]),
+        # Signs alone.
+        ("ู", "ก ู ด", ["ู"]),
+        ("🍕", "यही🍕है", ["🍕"]),
+    ],
+)
+def test_a_span_ends_at_no_vowel_sign(unknown, line, spans):
+    assert Placeholders(["unknown"], re.compile(unknown)).spans(line) == spans
+
+
+def test_a_word_is_not_replaced_in_one_that_goes_on_with_a_vowel_sign():
+    assert Placeholders().replace("वह वही वह", {"वह": SYMBOLS[0]}, str) == f"{SYMBOLS[0]} वही {SYMBOLS[0]}"
+    assert Placeholders().spans("वह वही", ["वह"]) == ["वह"]
+
+
+def test_a_word_with_vowel_signs_teaches_to_copy_as_a_whole():
+    finder = Placeholders(["unknown"], re.compile("☃"))
+    copied = [finder.training_pair(f"{number} हिन्दी", "हिन्दी so")[2] for number in range(200)]
+    assert {word for symbols in copied for word in symbols} == {"हिन्दी"}
 
 
 def test_without_the_kind_nothing_unknown_is_a_span(learned):
