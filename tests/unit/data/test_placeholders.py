@@ -57,7 +57,7 @@ def learned(request, tmp_path_factory):
 
 @pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])
 def test_a_kind_covers_its_spans_alone(kind, span):
-    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – ›".split():
+    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – › 𑅁 𞥞".split():
         assert Placeholders([kind]).spans(f"a {span}{sign} b") == [span]
     # Without blanks, as languages without spaces between words have it.
     assert Placeholders().spans(f"打开{span}。") == [span]
