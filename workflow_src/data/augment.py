@@ -11,13 +11,15 @@ from typing import NamedTuple
 
 from workflow_src.config.augment import MODIFIERS, AugmentConfig
 from workflow_src.config.languages import DOTTED_I, two_letters
+from workflow_src.data.patterns import IN_WORD
 from workflow_src.data.placeholders import Placeholders, put_back
 
 # Letters of a row of keys, from left to right.
 ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-# Probability of a typing error in a word (a sentence has at least one), and the letters of the shortest such word.
+# Probability of a typing error in a word (a sentence has at least one), and letters of the shortest such word; vowel
+# signs are typed as letters are.
 TYPO_RATE, SHORTEST = 0.2, 3
-WORD = re.compile(rf"[^\W\d_]{{{SHORTEST},}}")
+WORD = re.compile(rf"(?:(?![\d_])[{IN_WORD}]){{{SHORTEST},}}")
 # Pairs that a share amounts to, from which it is no chance that none was changed.
 LEAST = 20
 
@@ -144,8 +146,10 @@ def _mistyped(word: str, draw: random.Random) -> str:
     letter, following = word[place], word[place + 1]
     near = _near(letter)
     kind = draw.choice(("swap", "drop", "double", "near") if near else ("swap", "drop", "double"))
-    if kind == "swap" and letter != following:
-        return word[:place] + following + letter + word[place + 2 :]
+    swapped = word[:place] + following + letter + word[place + 2 :]
+    # Two equal letters are as they were, and so are some marks in the order of Unicode.
+    if kind == "swap" and unicodedata.normalize("NFC", swapped) != unicodedata.normalize("NFC", word):
+        return swapped
     if kind == "drop":
         return word[:place] + word[place + 1 :]
     if kind == "near":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 
@@ -10,8 +11,23 @@ UNSPACED_LETTERS = r"\u0e00-\u0fff\u1000-\u11ff\u1780-\u17ff\u2e80-\ud7ff\uf900-
 # Unspaced letters, and characters that stand for others in subword models (escapes.py, placeholders.py).
 NEXT_WORD = rf"{UNSPACED_LETTERS}\uf8a0-\uf8bf"
 _IN_URL = rf"[^\s<>\"'\u2018-\u201f\u00ab\u00bb{{}}|{NEXT_WORD}]"
-# Punctuation beside that of ASCII and of unspaced letters.
-_PUNCTUATION = "".join(sign for sign in map(chr, range(0x80, 0x2E80)) if unicodedata.category(sign).startswith("P"))
+# Where marks and punctuation are looked for: between these blocks are letters of Chinese and Korean, which are many,
+# and scripts that are hardly in use.
+_BLOCKS = range(0x80, 0x3100), range(0xA600, 0xAC00), range(0x11100, 0x11150), range(0x1E900, 0x1E960)
+
+
+def _signs(category: str) -> str:
+    """Characters of a category of Unicode, as they stand in a class of a regular expression."""
+    return "".join(
+        sign for sign in map(chr, itertools.chain(*_BLOCKS)) if unicodedata.category(sign).startswith(category)
+    )
+
+
+# Vowel signs, accents and other marks, which are parts of words, but not of Python's `\w`.
+MARKS = _signs("M")
+IN_WORD = rf"\w{MARKS}"
+# Punctuation beside that of ASCII.
+_PUNCTUATION = _signs("P")
 
 TAG = r"</?[A-Za-z][\w:.-]*(?:\s[^<>]*)?/?>"
 # Punctuation at the end belongs to the sentence around it.
@@ -22,8 +38,8 @@ ENTITY = r"&(?:[A-Za-z][A-Za-z0-9.-]*|#[0-9]+|#[xX][0-9A-Fa-f]+);"
 VARIABLE = (
     r"%[0-9]+\$[-+#0]*[0-9]*[A-Za-z]"
     r"|(?<![0-9])%[-+#]*(?:0[0-9]+)?(?:\.[0-9]+)?(?:hh?|ll?|z)?[diufFeEgGxXoscn](?![A-Za-z])"
-    r"|%\([A-Za-z_]\w*\)[A-Za-z]|%\{\w+\}|%L?[1-9](?![.,]?[0-9])"
-    r"|\$\{[^\s{}]+\}|\{\{ ?[\w.:!-]+ ?\}\}|\{[\w.:!<>^+-]*\}"
+    r"|%\([A-Za-z_]\w*\)[A-Za-z]|%L?[1-9](?![.,]?[0-9])|\$\{[^\s{}]+\}"
+    rf"|%\{{[{IN_WORD}]+\}}|\{{\{{ ?[{IN_WORD}.:!-]+ ?\}}\}}|\{{[{IN_WORD}.:!<>^+-]*\}}"
 )
 # Every web and e-mail address has one of these; a quick test.
 ADDRESS_SIGN = re.compile(r"://|www\.|@", re.IGNORECASE)

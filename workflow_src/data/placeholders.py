@@ -10,11 +10,11 @@ import re
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import get_args
 
 from workflow_src.config.recipe import PlaceholderKind
-from workflow_src.data.patterns import EMAIL, ENTITY, NEXT_WORD, TAG, URL, VARIABLE
+from workflow_src.data.patterns import EMAIL, ENTITY, IN_WORD, MARKS, NEXT_WORD, TAG, UNSPACED_LETTERS, URL, VARIABLE
 
 # Characters of Unicode's private use area, after the nibbles of escapes.py. Spans of a sentence beyond these are text.
 SYMBOLS = tuple(chr(0xF8B0 + number) for number in range(10))
@@ -25,8 +25,9 @@ SYMBOL = re.compile(f"[{SYMBOLS[0]}-{SYMBOLS[-1]}]")
 NUMBERS = {f"<{number}>": symbol for number, symbol in enumerate(SYMBOLS, 1)}
 
 # A character of a word that may lie beside unknown ones. Words without spaces between them end at each other.
-_IN_WORD = rf"[^\W{NEXT_WORD}]"
-WORD = r"\w+(?:['\u2019-]\w+)*"
+_BESIDE = rf"(?![{NEXT_WORD}])[{IN_WORD}]"
+WORD = re.compile(rf"[{IN_WORD}]+(?:['\u2019-][{IN_WORD}]+)*")
+_BEGIN, _END = re.compile(rf"(?<![{IN_WORD}])"), re.compile(rf"(?![{IN_WORD}])")
 # One in so many training pairs without spans has a word that both sides share in place of one, or else a sign at the
 # end of both, so that models learn where symbols stand: few texts have spans, and none has characters outside of its
 # vocabulary.
@@ -62,8 +63,10 @@ class Placeholders:
         self._copies = unknown is not None and "unknown" in self.kinds
         if unknown is not None and self._copies:
             character = unknown.pattern
+            # A mark belongs to the letter before it, also where words have no spaces between them.
+            beginning = rf"(?:(?<!{_BESIDE})(?:{_BESIDE})*(?=[{IN_WORD}])|[{UNSPACED_LETTERS}][{MARKS}]*(?=[{MARKS}]))"
             # A word is one span, a run of emoji another.
-            patterns += [rf"(?<!{_IN_WORD}){_IN_WORD}*(?=\w){character}(?:{_IN_WORD}|{character})*", f"{character}+"]
+            patterns += [rf"{beginning}{character}(?:{_BESIDE}|{character}|[{MARKS}])*", f"{character}+"]
         # Without patterns it matches nothing.
         self._pattern = re.compile("|".join(patterns) or "(?!)")
         self.target = self if unknown_in_target in (None, unknown) else Placeholders(self.kinds, unknown_in_target)
@@ -77,12 +80,23 @@ class Placeholders:
 
         `others` are spans of the other language, which count where they are ordinary words of this one.
         """
-        return [match.group() for match in self._pattern_with(others).finditer(text)]
+        return [text[start:end] for start, end in self._places_with(others, text)]
 
-    def _pattern_with(self, words: Iterable[str]) -> re.Pattern[str]:
-        """The pattern of spans, and of words that are none by themselves."""
-        added = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not self._pattern.fullmatch(word)]
-        return re.compile("|".join([self._pattern.pattern, *added])) if added else self._pattern
+    def _places_with(self, words: Iterable[str], text: str) -> Iterator[tuple[int, int]]:
+        """Where spans begin and end, and words that are none by themselves."""
+        # A pattern of both would be compiled for every text, which takes long where the alphabet is large.
+        finders = [self._next_span, *(_finder(word) for word in words if not self._pattern.fullmatch(word))]
+        places = [find(text, 0) for find in finders]
+        while found := [place for place in places if place is not None]:
+            start, end = min(found, key=lambda place: place[0])
+            yield start, end
+            for number, place in enumerate(places):
+                if place is not None and place[0] < end:
+                    places[number] = finders[number](text, end)
+
+    def _next_span(self, text: str, place: int) -> tuple[int, int] | None:
+        match = self._pattern.search(text, place)
+        return match.span() if match else None
 
     def symbols(self, source: str, target: str | None = None) -> dict[str, str]:
         """A symbol for each distinct span of the source; with a target, for those that it has too.
@@ -106,7 +120,7 @@ class Placeholders:
         number = zlib.crc32(source.encode("utf-8"))
         if symbols or not self._copies or number % COPIES:
             return source, target, symbols
-        words, words_of_target = (re.findall(WORD, self._pattern.sub(" ", text)) for text in (source, target))
+        words, words_of_target = (WORD.findall(self._pattern.sub(" ", text)) for text in (source, target))
         shared, caseless = set(words).intersection(words_of_target), source == source.lower()
         copied = [
             word
@@ -131,10 +145,10 @@ class Placeholders:
         parts, place = [], 0
         if symbols:
             # Words that training pairs share are no spans.
-            for match in self._pattern_with(symbols).finditer(text):
-                if match.group() in symbols:
-                    parts += [escape(text[place : match.start()]), symbols[match.group()]]
-                    place = match.end()
+            for start, end in self._places_with(symbols, text):
+                if (symbol := symbols.get(text[start:end])) is not None:
+                    parts += [escape(text[place:start]), symbol]
+                    place = end
         return "".join([*parts, escape(text[place:])])
 
     def without(self, text: str, symbols: Mapping[str, str]) -> str:
@@ -184,6 +198,21 @@ class Placeholders:
             "surplus": (in_text - in_source).total() - dropped,
             "dropped": dropped,
         }
+
+
+def _finder(word: str) -> Callable[[str, int], tuple[int, int] | None]:
+    """A function of a text and a place: where the word begins and ends next, which is no part of a longer one."""
+
+    def find(text: str, place: int) -> tuple[int, int] | None:
+        start = text.find(word, place)
+        while start >= 0:
+            end = start + len(word)
+            if _BEGIN.match(text, start) and _END.match(text, end):
+                return start, end
+            start = text.find(word, start + 1)
+        return None
+
+    return find
 
 
 def _with_sign(text: str, before_closing: bool) -> str:

@@ -3,6 +3,7 @@
 import math
 import random
 import re
+import unicodedata
 from collections import Counter
 
 import pytest
@@ -113,6 +114,17 @@ def test_a_typing_error_is_one_edit_of_a_word_and_every_kind_occurs():
     # Left out, swapped, replaced by another key, doubled.
     assert set(kinds) == {("shorter", False), ("same", True), ("same", False), ("longer", False)}
     assert typos("a 12 猫", random.Random(1)) == "a 12 猫"
+
+
+@pytest.mark.parametrize("text", ["मैं नहीं जानता", "আমি কিছু জানি", "كَتَبَ الوَلَدُ", "ฉันไม่รู้"])
+def test_a_vowel_sign_is_mistyped_as_a_letter_is(text):
+    changed = [typos(text, random.Random(number)) for number in range(200)]
+    assert text not in changed
+
+    def signs(line):
+        return [sign for sign in line if unicodedata.category(sign).startswith("M")]
+
+    assert any(signs(one) != signs(text) for one in changed)
 
 
 @pytest.mark.parametrize("modifier", ["upper", "title"])

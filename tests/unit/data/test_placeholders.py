@@ -34,7 +34,7 @@ SPANS = {
     "urls": "http://x.org https://a.b/c_(d)?e=%20&f=1#g www.kde.org ftp://h/%1 man://ls http://a.b/A–B/हिन्दी".split(),
     "emails": ["a@b.org", "a.b+c@d-e.co.uk"],
     "entities": ["&amp;", "&kde;", "&#160;", "&#xA0;"],
-    "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {} {0} ${x}".split()],
+    "variables": ["{{ x }}", *"%1 %s %02d %.2f %1$s %(name)s %{n} %L1 {name} {नाम} {} {0} ${x}".split()],
 }
 spans = st.sampled_from([span for own in SPANS.values() for span in own])
 characters = st.characters(exclude_categories=["Cs", "Cc"])
@@ -57,7 +57,7 @@ def learned(request, tmp_path_factory):
 
 @pytest.mark.parametrize("kind, span", [(kind, span) for kind, own in SPANS.items() for span in own])
 def test_a_kind_covers_its_spans_alone(kind, span):
-    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – ›".split():
+    for sign in ", . । ॥ ؟ ، ؛ ۔ ። ፣ ։ … – › 𑅁 𞥞".split():
         assert Placeholders([kind]).spans(f"a {span}{sign} b") == [span]
     # Without blanks, as languages without spaces between words have it.
     assert Placeholders().spans(f"打开{span}。") == [span]
@@ -140,6 +140,40 @@ def test_what_the_vocabulary_lacks_passes(learned, line, spans):
     assert bool(spans) == bool(learned.unknown_source(line)) and set(learned.unknown_source(line)) <= set(
         "".join(spans)
     )
+
+
+@pytest.mark.parametrize(
+    ("unknown", "line", "spans"),
+    [
+        # A letter, and a vowel sign.
+        ("फ", "यह ऑफिस है", ["ऑफिस"]),
+        ("ি", "আমি কিছু খাই", ["আমি", "কিছু"]),
+        ("َ", "كَتَبَ الولد", ["كَتَبَ"]),
+        ("ꯥ", "ꯃꯥ ꯃ", ["ꯃꯥ"]),
+        ("𑄖", "𑄌𑄋𑄴 𑄖𑄢𑄴", ["𑄖𑄢𑄴"]),
+        # Without spaces between words, a letter with all its signs.
+        ("ส", "กุสู่ด", ["สู่"]),
+        ("ู", "กุสู่ด", ["สู่"]),
+        ("ု", "ဟုတ်ကဲ့", ["ဟု"]),
+        ("ក", "ខុំកុំ", ["កុំ"]),
+        # Signs alone.
+        ("ู", "ก ู ด", ["ู"]),
+        ("🍕", "यही🍕है", ["🍕"]),
+    ],
+)
+def test_a_span_ends_at_no_vowel_sign(unknown, line, spans):
+    assert Placeholders(["unknown"], re.compile(unknown)).spans(line) == spans
+
+
+def test_a_word_is_not_replaced_in_one_that_goes_on_with_a_vowel_sign():
+    assert Placeholders().replace("वह वही वह", {"वह": SYMBOLS[0]}, str) == f"{SYMBOLS[0]} वही {SYMBOLS[0]}"
+    assert Placeholders().spans("वह वही", ["वह"]) == ["वह"]
+
+
+def test_a_word_with_vowel_signs_teaches_to_copy_as_a_whole():
+    finder = Placeholders(["unknown"], re.compile("☃"))
+    copied = [finder.training_pair(f"{number} हिन्दी", "हिन्दी so")[2] for number in range(200)]
+    assert {word for symbols in copied for word in symbols} == {"हिन्दी"}
 
 
 def test_without_the_kind_nothing_unknown_is_a_span(learned):
@@ -227,6 +261,28 @@ def test_with_a_vocabulary_a_language_what_the_source_lacks_is_copied():
     assert finder.symbols(source, target) == {"linux": SYMBOLS[0], "🍕": SYMBOLS[1]}
     assert finder.count(source, target) == {"pairs": 1, "spans": 2, "without_partner": 1}
     assert finder.target.replace(target, finder.symbols(source), str) == f"i see {SYMBOLS[0]} {SYMBOLS[1]}"
+
+
+@given(
+    text=st.lists(st.sampled_from([*"ab1 .{}<>%@-'", "ab", "%1", "{a}", "<b>", "a@b.org", "日"])).map("".join),
+    words=st.lists(st.sampled_from(["a", "ab", "a b", "b1", "}", "a}", "-b", "b>", "%1"]), max_size=4, unique=True),
+)
+def test_of_spans_and_words_that_overlap_the_first_counts(text, words):
+    finder = Placeholders()
+    # One expression of all of them, spans before words.
+    own = "|".join(placeholders.PATTERNS[kind] for kind in KINDS if kind in placeholders.PATTERNS)
+    added = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in words if not re.fullmatch(own, word)]
+    together = re.compile("|".join([own, *added]))
+    assert finder.spans(text, words) == together.findall(text)
+    symbols = dict(zip(words, SYMBOLS, strict=False))
+    expected = together.sub(lambda match: symbols.get(match.group(), match.group()), text)
+    assert finder.replace(text, symbols, str) == expected
+
+
+def test_a_word_is_found_in_a_long_line_in_one_pass():
+    """Also where the next span is far."""
+    line = "Tom " * 50_000
+    assert Placeholders().replace(f"{line}%1", {"Tom": SYMBOLS[0]}, str) == f"{SYMBOLS[0]} " * 50_000 + "%1"
 
 
 def test_more_spans_than_symbols_stay_text(learned):
