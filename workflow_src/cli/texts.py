@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from workflow_src.config.languages import scripts_of_sides
 from workflow_src.config.plan import Plan
 from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.config.resolved import Loaded
@@ -16,7 +17,6 @@ from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.characters import letters, letters_outside
 from workflow_src.data.corpus import RawCorpus, RawPair
 from workflow_src.data.download import DOWNLOADS, mirror_folders, present
-from workflow_src.data.filters import script
 from workflow_src.data.learn_subwords import character_count
 from workflow_src.data.lines import read_lines
 from workflow_src.data.normalise import Normaliser
@@ -119,9 +119,10 @@ def in_other_scripts(plan: Plan, texts: Iterable[tuple[str, str, list[str]]]) ->
     Each is named with the share of these letters. A language whose script is not known is in any.
     """
     languages = plan.recipe.source, plan.recipe.target
-    stated = plan.loaded.cleaning.get(script.FILTER.name)
-    settings = stated if isinstance(stated, script.Settings) else script.Settings()
-    known = dict(zip(languages, script.scripts(settings, languages), strict=True))
+    stated: dict[str, Sequence[str]] = {}
+    for settings in plan.loaded.cleaning.values():
+        stated |= getattr(settings, "scripts", {})
+    known = dict(zip(languages, scripts_of_sides(languages, stated), strict=True))
     named = []
     for split, language, lines in texts:
         if (names := known[language]) is None:

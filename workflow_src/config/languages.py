@@ -6,6 +6,7 @@ A code of two letters (ISO 639-1) and those of three letters of the same languag
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 
 LATIN = "LATIN"
 CYRILLIC = "CYRILLIC"
@@ -167,6 +168,14 @@ def scripts_of(language: str) -> tuple[str, ...] | None:
     They are those of its macrolanguage (cmn: zh) where it has none of its own.
     """
     return SCRIPTS.get(language) or SCRIPTS.get(two_letters(language))
+
+
+def scripts_of_sides(languages: tuple[str, str], stated: Mapping[str, Sequence[str]]) -> list[tuple[str, ...] | None]:
+    """The scripts of each language, as `stated` or by its code; None where they are not known."""
+    upper = {language: tuple(map(str.upper, names)) for language, names in stated.items()}
+    # What is stated for one of two languages of a macrolanguage is not meant for the other.
+    by_macrolanguage = {two_letters(code): names for code, names in upper.items() if code not in languages}
+    return [upper.get(code) or by_macrolanguage.get(two_letters(code)) or scripts_of(code) for code in languages]
 
 
 @functools.cache

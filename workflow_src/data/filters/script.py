@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from workflow_src.config.languages import scripts_of, two_letters
+from workflow_src.config.languages import scripts_of_sides, two_letters
 from workflow_src.data.characters import each, letters, letters_outside, script_names
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Check, Filter, Frozen, Pair, Verdict
@@ -33,7 +33,8 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
     others = [language for language in settings.scripts if two_letters(language) not in sides]
     if others:
         return f"has scripts of {others[0]}, which is neither source nor target"
-    unknown = [code for code, names in zip(languages, scripts(settings, languages), strict=True) if names is None]
+    of_sides = zip(languages, scripts_of_sides(languages, settings.scripts), strict=True)
+    unknown = [code for code, names in of_sides if names is None]
     return (
         f"does not know the script of {unknown[0]} (scripts: {{{unknown[0]}: [LATIN]}} names one)" if unknown else None
     )
@@ -42,7 +43,9 @@ def conflict(settings: Settings, languages: tuple[str, str]) -> str | None:
 def check(settings: Settings, languages: tuple[str, str]) -> Check:
     most = 1 - settings.min_share
     # Snakemake's settings were checked by `conflict`: a script of each language is known.
-    source_outside, target_outside = (letters_outside(names or ()) for names in scripts(settings, languages))
+    source_outside, target_outside = (
+        letters_outside(names or ()) for names in scripts_of_sides(languages, settings.scripts)
+    )
 
     def judge(pair: Pair) -> Verdict:
         for text, outside in ((pair.source, source_outside), (pair.target, target_outside)):
@@ -52,14 +55,6 @@ def check(settings: Settings, languages: tuple[str, str]) -> Check:
         return None
 
     return each(judge)
-
-
-def scripts(settings: Settings, languages: tuple[str, str]) -> list[tuple[str, ...] | None]:
-    """The scripts of each language, as the settings state them or by its code; None where they are not known."""
-    stated = {language: tuple(map(str.upper, names)) for language, names in settings.scripts.items()}
-    # What is stated for one of two languages of a macrolanguage is not meant for the other.
-    by_macrolanguage = {two_letters(code): names for code, names in stated.items() if code not in languages}
-    return [stated.get(code) or by_macrolanguage.get(two_letters(code)) or scripts_of(code) for code in languages]
 
 
 FILTER = Filter(name="script", title="Script", settings=Settings, check=check, each_side=True, conflict=conflict)
