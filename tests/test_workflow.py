@@ -643,7 +643,7 @@ UNCHANGING = {
     ),
     "device, threads, precision, logging": (
         "runtime: {device: cpu, training_threads: 1, precision: float32, compile: true, log_every: 7, devices: 2, "
-        "save_minutes: 0.5, pythons: {comet: /some/python}, scoring_batch: 3}"
+        "save_minutes: 0.5, jobs_per_gpu: 2, speed_threads: 4, pythons: {comet: /some/python}, scoring_batch: 3}"
     ),
     "memory, time, GPUs and partitions of jobs": (
         "runtime: {device: cuda, partition: small, gpu_partition: large, longest_job: 7, largest_job: 900}"
