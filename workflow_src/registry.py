@@ -324,7 +324,14 @@ def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
 
 def _plugins() -> tuple[LoadedPlugin, ...]:
     points = {point.module: point for point in importlib.metadata.entry_points(group=GROUP)}
-    return tuple(_plugin(module) for module in dict.fromkeys([*points, *used_modules()]))
+    by_name: dict[str, LoadedPlugin] = {}
+    for module in dict.fromkeys([*points, *used_modules()]):
+        loaded = _plugin(module)
+        other = by_name.setdefault(loaded.plugin.name, loaded)
+        if other is not loaded:
+            problem = f'has the name "{loaded.plugin.name}", as plug-in "{other.module}" has'
+            raise DeclarationError(f'plug-in "{module}"', problem, "rename one of them")
+    return tuple(by_name.values())
 
 
 def _plugin(name: str) -> LoadedPlugin:
