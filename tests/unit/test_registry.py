@@ -516,6 +516,18 @@ def test_plug_ins_have_names_of_their_own(plugin):
     assert fields_of(refused.value, fields) == fields
 
 
+def test_a_package_that_an_installed_module_hides_is_named(plugin, tmp_path, monkeypatch):
+    name = plugin()
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(installed)
+    with pytest.raises(DeclarationError) as refused:
+        registry.use([name])
+    fields = {"subject": f'plug-in "{name}"', "mentions": (str(installed / f"{name}.py"), f"rename {tmp_path / name},")}
+    assert fields_of(refused.value, fields) == fields
+
+
 def test_declarations_need_no_torch():
     code = "import sys; from workflow_src import registry; registry.members(); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
