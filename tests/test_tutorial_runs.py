@@ -9,11 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import tutorials
 from conftest import PROJECT
 from stage_server import STAGE_SERVER
 
-# A file of a tutorial: its path in a line of its own, then its text as a block.
-FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Tutorials by their pages, with what their runs make.
 RUNS = {
@@ -50,11 +49,8 @@ def environment(tmp_path) -> dict[str, str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", RUNS)
 def test_a_tutorial_runs_as_it_is_written(page, project, environment):
-    text = (PROJECT / "docs" / page).read_text(encoding="utf-8")
-    for path, content in FILE.findall(text):
-        (project / path).parent.mkdir(exist_ok=True)
-        (project / path).write_text(content, encoding="utf-8")
-    commands = "".join(COMMANDS.findall(text))
+    tutorials.write(page, project)
+    commands = "".join(COMMANDS.findall((PROJECT / "docs" / page).read_text(encoding="utf-8")))
     assert commands.count("snakemake ") == 2 and "--dry-run" in commands
     process = subprocess.run(
         ["bash", "-e", "-c", commands], cwd=project, env=environment, capture_output=True, text=True, timeout=800

@@ -17,7 +17,7 @@ import pytest
 import wordbag
 import yaml
 from conftest import PROJECT, copy_of_run, log_contains, snakemake, snakemake_started, wait_for
-from stage_server import pytest_command, python_module
+from stage_server import python_module
 
 from workflow_src.evaluation.report import results
 from workflow_src.records.atomic import read_json
@@ -340,15 +340,6 @@ def test_its_bundle_translates_with_the_options_of_its_search(run):
     }
     assert all(len(text) == 40 for text in translations.values())
     assert len({tuple(text) for text in translations.values()}) == 3
-
-
-def test_it_keeps_the_contract_of_every_family(run, tmp_path):
-    """The tests that the families of the tree pass, chosen by the family's name."""
-    environment = os.environ | {"CONTINUUM_PLUGINS": "bagged", "CONTINUUM_PLUGIN_PATH": str(run), "PYTHONPATH": ""}
-    command = pytest_command(tmp_path, "-q", "--family", "wordbag", "tests/test_families.py")
-    process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
-    assert process.returncode == 0, process.stdout[-3000:]
-    assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 10
 
 
 def test_no_file_of_the_tree_names_it():

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import importlib.machinery
 import importlib.metadata
 import importlib.util
 import os
@@ -324,7 +325,14 @@ def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
 
 def _plugins() -> tuple[LoadedPlugin, ...]:
     points = {point.module: point for point in importlib.metadata.entry_points(group=GROUP)}
-    return tuple(_plugin(module) for module in dict.fromkeys([*points, *used_modules()]))
+    by_name: dict[str, LoadedPlugin] = {}
+    for module in dict.fromkeys([*points, *used_modules()]):
+        loaded = _plugin(module)
+        other = by_name.setdefault(loaded.plugin.name, loaded)
+        if other is not loaded:
+            problem = f'has the name "{loaded.plugin.name}", as plug-in "{other.module}" has'
+            raise DeclarationError(f'plug-in "{module}"', problem, "rename one of them")
+    return tuple(by_name.values())
 
 
 def _plugin(name: str) -> LoadedPlugin:
@@ -349,9 +357,23 @@ def _plugin(name: str) -> LoadedPlugin:
         raise DeclarationError(where, f"cannot be imported: {reason_of(wrong)}") from failure
     plugin = getattr(module, "PLUGIN", None)
     if not isinstance(plugin, Plugin):
-        raise DeclarationError(where, "has no PLUGIN of type workflow_src.spec.Plugin", "add it")
+        file, hidden = getattr(module, "__file__", None), _hidden(name)
+        problem = "has no PLUGIN of type workflow_src.spec.Plugin" + (f" in {file}" if file else "")
+        fix = f"rename {hidden}, which another module of its name hides" if hidden else "add it"
+        raise DeclarationError(where, problem, fix)
     assert module.__file__, "a module with an object has a file"
     return LoadedPlugin(plugin, name, digest(Path(module.__file__)))
+
+
+def _hidden(name: str) -> Path | None:
+    """A package in the places of plug-ins, where another module of its name was imported."""
+    package = name.partition(".")[0]
+    imported = getattr(sys.modules[package], "__file__", None)
+    found = importlib.machinery.PathFinder.find_spec(package, _places())
+    if found is None or found.origin is None or (imported and Path(imported).resolve() == Path(found.origin).resolve()):
+        return None
+    path = Path(found.origin)
+    return path.parent if path.name == "__init__.py" else path
 
 
 def files_of(package: Path, pattern: str = "*") -> list[Path]:

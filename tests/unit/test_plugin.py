@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -253,6 +254,21 @@ def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
             Translator.load(bundle, device="cpu")
     finally:
         registry.use(["bagged"])
+
+
+@pytest.mark.parametrize("changes", [{}, {"version": "0.2"}, {"digest": "0123456789ab" + "c" * 52}])
+def test_a_bundle_warns_of_another_version_of_its_plug_in(bundle, tmp_path, caplog, changes):
+    folder = shutil.copytree(bundle, tmp_path / "bundle")
+    description = read_json(folder / "bundle.json")
+    (made_with,) = description["plugins"]
+    made_with |= changes
+    write_json(folder / "bundle.json", description)
+    Translator.load(folder, device="cpu", threads=1)
+    (used,) = registry.plugins()
+    messages = [record.getMessage() for record in caplog.records if str(folder) in record.getMessage()]
+    assert len(messages) == len(changes)
+    for words in (*(value[:12] for value in changes.values()), "0.3", used.digest[:12]):
+        assert all(words in message for message in messages)
 
 
 def scored(bleu):

@@ -361,6 +361,8 @@ def searches(changes: str) -> str:
         ("PLUGIN = 3", ('plug-in "other_package"', "no PLUGIN of type workflow_src.spec.Plugin")),
         ("import nothing_of_that_name", ('plug-in "other_package"', "No module named 'nothing_of_that_name'")),
         ('PLUGIN = spec.Plugin("other", "1", searches=(SEARCH,))', ('search "greedy"', "Continuum", "plug-in other")),
+        ('PLUGIN = spec.Plugin("", "1")', ('plug-in "other_package"', "Plugin[0] is ''")),
+        ('PLUGIN = spec.Plugin("other", version="")', ('plug-in "other_package"', "Plugin.version is ''")),
         (searches('needs={"model": spec.Role("telepathic")}'), ('search "other-search"', '"model"', '"telepathic"')),
         (searches("traceable=True, series=None"), ('search "other-search"', "traceable", "no series")),
         (searches("even_steps=True, series=None"), ('search "other-search"', "even steps", "no series")),
@@ -503,6 +505,27 @@ def test_a_plug_in_is_found_after_a_change_of_folder_and_by_jobs_too(plugin, tmp
     code = "from workflow_src import registry; print(*(loaded.module for loaded in registry.plugins()))"
     job = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert job.stdout.split() == [first, second]
+
+
+def test_plug_ins_have_names_of_their_own(plugin):
+    """Bundles record them by name."""
+    first, second = plugin(), plugin('PLUGIN = spec.Plugin("other", "2")', "second_package")
+    with pytest.raises(DeclarationError) as refused:
+        registry.use([first, second])
+    fields = {"subject": 'plug-in "second_package"', "mentions": ('"other"', 'plug-in "other_package"')}
+    assert fields_of(refused.value, fields) == fields
+
+
+def test_a_package_that_an_installed_module_hides_is_named(plugin, tmp_path, monkeypatch):
+    name = plugin()
+    installed = tmp_path / "installed"
+    installed.mkdir()
+    (installed / f"{name}.py").touch()
+    monkeypatch.syspath_prepend(installed)
+    with pytest.raises(DeclarationError) as refused:
+        registry.use([name])
+    fields = {"subject": f'plug-in "{name}"', "mentions": (str(installed / f"{name}.py"), f"rename {tmp_path / name},")}
+    assert fields_of(refused.value, fields) == fields
 
 
 def test_declarations_need_no_torch():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import reports
 import torch
+import tutorials
 from configurations import read_configuration
 from conftest import PROJECT, dry_run
 from counted_jobs import jobs
@@ -33,18 +34,6 @@ from workflow_src.records.atomic import read_json
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Texts
 
-# A file of a tutorial: its path in a line of its own, then its text as a block.
-FILE = re.compile(r"^`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def write(tutorial: str, folder: Path) -> list[str]:
-    """Write the files of a tutorial; returns their paths."""
-    files = FILE.findall((PROJECT / "docs" / tutorial).read_text(encoding="utf-8"))
-    for path, text in files:
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text, encoding="utf-8")
-    return [path for path, _ in files]
-
 
 @pytest.fixture(scope="module")
 def packages():
@@ -64,7 +53,7 @@ def use_package(packages, tmp_path_factory):
         patch.delenv(registry.PLACES, raising=False)
 
         def start(tutorial: str, package: str) -> Path:
-            assert f"{package}/__init__.py" in write(tutorial, folder)
+            assert f"{package}/__init__.py" in tutorials.write(tutorial, folder)
             packages.append(package)
             registry.use(packages)
             return folder

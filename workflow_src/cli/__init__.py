@@ -1,7 +1,8 @@
 """The `continuum` command: translate text, plan, estimate or check an experiment, compare, collect or verify results,
 write a language model for other tools.
 
-Only `translate` and `export-arpa` import PyTorch, so that the other commands start fast.
+Commands start fast where they import no PyTorch. `translate` and `export-arpa` import it, `estimate` and `plan` where
+they count operations for the first time, and `check` with a plug-in.
 """
 
 from __future__ import annotations

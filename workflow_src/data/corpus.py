@@ -6,9 +6,9 @@ import contextlib
 import glob
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.parts import MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
@@ -20,7 +20,7 @@ from workflow_src.data.markup import Segment, has_source_and_references, same_se
 from workflow_src.data.rows import RawPair, folded, scored
 from workflow_src.data.tables import table_rows
 from workflow_src.data.unpack import Archives, reported
-from workflow_src.errors import MISSING, ArtifactError, ConfigError, nearest, readable
+from workflow_src.errors import MISSING, ArtifactError, ConfigError, DeclarationError, nearest, readable, short_repr
 from workflow_src.records.atomic import read_json
 from workflow_src.registry import import_object
 from workflow_src.spec import Frozen, Generator
@@ -73,7 +73,7 @@ class RawCorpus:
         """(split, its pairs) for train, dev and every test set of the dataset; consume the pairs of a split before
         asking for the next.
 
-        Raises ConfigError or ArtifactError with one sentence.
+        Raises ConfigError, ArtifactError or DeclarationError with one sentence.
         """
         if self.dataset.generated is not None:
             yield from self._generated(self.dataset.declared_generator, self.dataset.generated)
@@ -84,12 +84,15 @@ class RawCorpus:
     def _generated(self, generator: Generator, settings: Frozen) -> Iterator[tuple[str, Iterator[RawPair]]]:
         turn = 1 if self.languages == generator.languages else -1
         corpus = import_object(generator.generate)(settings)
+        where = f'generator "{generator.name}"'
+        # A plug-in may give anything.
+        if not isinstance(corpus, Mapping) or not all(isinstance(pairs, Iterable) for pairs in corpus.values()):
+            raise DeclarationError(where, f"gives {short_repr(corpus)}", "give a dictionary with pairs by split")
         for name in self.dataset.raw_splits:
             if name not in corpus:
                 problem = f"it gives no split {name}, but {', '.join(corpus) or 'none at all'}"
                 raise ConfigError("generator", generator.name, problem=problem)
-            sides = (pair[::turn] for pair in corpus[name])
-            yield name, (RawPair(first, second, ("", ""), line) for line, (first, second) in enumerate(sides, 1))
+            yield name, _generated_pairs(corpus[name], turn, where, name)
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
         """The pairs of the parts of a split."""
@@ -212,6 +215,19 @@ class RawCorpus:
                 folded(self.dataset.folder_hint or ""),
             )
         return path
+
+
+def _generated_pairs(pairs: Iterable[Any], turn: int, where: str, split: str) -> Iterator[RawPair]:
+    """The pairs of a split. Raises DeclarationError, naming the generator (`where`), for what is no pair of lines."""
+    for number, pair in enumerate(pairs, 1):
+        place = f"pair {number:,} of {split}"
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(side, str) for side in pair)
+        if not is_pair:
+            raise DeclarationError(where, f"gives {short_repr(pair)} as {place}", "give two texts")
+        first, second = (side.strip() for side in pair[::turn])
+        if "\n" in first or "\n" in second:
+            raise DeclarationError(where, f"gives {short_repr(pair)} as {place}", "give each text on one line")
+        yield RawPair(first, second, ("", ""), number)
 
 
 def _reported_lines(stream: IO[bytes], text: str) -> Iterator[str]:

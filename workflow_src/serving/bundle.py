@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from workflow_src.errors import ArtifactError, ConfigError, short_repr
 from workflow_src.records.atomic import copy_file, read_json, sha256
 from workflow_src.records.checked import Lenient, check_format, check_inside, checked
 from workflow_src.spec import BASE, MODEL, Family, Search
+
+log = logging.getLogger("continuum")
 
 FORMAT = 1
 AGAIN = "export the system again"
@@ -62,6 +65,7 @@ class RequiredPlugin(Lenient):
     name: str
     version: str
     module: str
+    digest: str
 
 
 class Choice(Lenient):
@@ -188,6 +192,23 @@ def _check_plugins(folder: Path, description: Description) -> None:
         if engine is None or not engine.exports:
             raise ArtifactError(
                 folder, f"is for engine {description.engine}, which has no folders of its own here", AGAIN
+            )
+
+
+def warn_of_other_plugins(folder: Path, description: Description) -> None:
+    """Log a line for each plug-in that a bundle needs and that is used here in another version or with other files."""
+    loaded = {plugin.plugin.name: plugin for plugin in registry.plugins()}
+    for plugin in description.plugins:
+        used = loaded[plugin.name]
+        if (used.plugin.version, used.digest) != (plugin.version, plugin.digest):
+            log.warning(
+                "warning: %s was made with the plug-in %s %s (digest %.12s), and %s (digest %.12s) is used",
+                folder,
+                plugin.name,
+                plugin.version,
+                plugin.digest,
+                used.plugin.version,
+                used.digest,
             )
 
 

@@ -103,12 +103,15 @@ class Translator:
         `device`: auto, cpu, cuda or cuda:N. `precision`: auto, float32 or bfloat16 (int8 and float16 for folders of
         other engines). `threads`: CPU threads, unchanged by default. `engine`: see `use`.
 
+        Warns of plug-ins in another version than that of the bundle.
+
         Raises ArtifactError when the folder is no bundle or a file of it is missing, damaged or of another model;
         ConfigError for a device that this machine lacks or an engine that cannot serve.
         """
         folder = check_folder(folder)
         check_threads(threads)
         description = read_bundle(folder)
+        bundle.warn_of_other_plugins(folder, description)
         if description.engine is not None:
             check_engine(description, engine)
             subwords, session = open_engine_folder(folder, description, device, precision, threads)

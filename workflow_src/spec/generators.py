@@ -16,8 +16,8 @@ class Generator:
     languages  codes of the languages of the two sides
     settings   a class of its own; every setting has a default. Estimates read the numbers of pairs from settings that
                are called train, dev and test
-    generate   reference of a function of these settings that gives pairs of sentences by split (train, dev, test); the
-               same settings give the same pairs
+    generate   reference of a function of these settings that gives pairs of sentences by split (train, dev, test), each
+               sentence on one line; the same settings give the same pairs
     """
 
     name: EngineName

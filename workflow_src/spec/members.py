@@ -342,8 +342,8 @@ class Export:
 class Plugin:
     """Members that a package adds: a module named in `plugins`, or behind an entry point, has one as `PLUGIN`."""
 
-    name: str
-    version: str
+    name: Title
+    version: Title
     families: tuple[Family, ...] = ()
     searches: tuple[Search, ...] = ()
     engines: tuple[Engine, ...] = ()

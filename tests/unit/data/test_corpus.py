@@ -19,7 +19,7 @@ from workflow_src.config.parts import TextPart, file_and_members
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.data.corpus import RawCorpus
 from workflow_src.data.download import places
-from workflow_src.errors import ArtifactError, ConfigError, InputError
+from workflow_src.errors import ArtifactError, ConfigError, DeclarationError, InputError
 from workflow_src.spec import parse
 
 
@@ -422,3 +422,37 @@ def test_pairs_know_their_lines_and_drops_are_counted(tmp_path, monkeypatch, mar
     ]
     tags = {"markup": 1} if markup == "ted" else {}
     assert dropped == {"train": tags, "dev": tags | {"minimum_score": 2}, "test": {"minimum_score": 2}}
+
+
+def generated(corpus, languages, monkeypatch) -> dict[str, list[tuple[str, str]]]:
+    """The pairs of a dataset whose generator gives `corpus`."""
+    monkeypatch.setattr("workflow_src.data.toy.grammar.generate", lambda settings: corpus)
+    return collected(own(kind="generated", generator={"name": "toy"}), languages)
+
+
+def test_generated_texts_are_stripped_lines_of_the_languages_asked_for(monkeypatch):
+    corpus = {split: [(" eins\n", "one two"), ["zwei\x85drei", ""]] for split in ("train", "dev", "test")}
+    pairs = generated(corpus, ("en", "de"), monkeypatch)
+    assert pairs == {split: [("one two", "eins"), ("", "zwei\x85drei")] for split in corpus}
+
+
+NO_PAIRS_OF_LINES = (("eins\nzwei", "one"), ("eins", "one\r\ntwo"), ("a", "b", "c"), "ab", (1, 2), None, {"de": "a"})
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    [
+        None,
+        [("eins", "one")],
+        {"train": None, "dev": [("zwei", "two")], "test": [("drei", "three")]},
+        *(
+            {"train": [("eins", "one"), pair], "dev": [("zwei", "two")], "test": [("drei", "three")]}
+            for pair in NO_PAIRS_OF_LINES
+        ),
+    ],
+)
+@pytest.mark.parametrize("languages", [("de", "en"), ("en", "de")])
+def test_a_generator_that_gives_no_pairs_of_lines_is_named(corpus, languages, monkeypatch):
+    with pytest.raises(DeclarationError) as refused:
+        generated(corpus, languages, monkeypatch)
+    assert refused.value.subject == 'generator "toy"'
