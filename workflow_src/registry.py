@@ -369,10 +369,10 @@ def _hidden(name: str) -> Path | None:
     """A package in the places of plug-ins, where another module of its name was imported."""
     package = name.partition(".")[0]
     imported = getattr(sys.modules[package], "__file__", None)
-    found = importlib.machinery.PathFinder.find_spec(package, _places())
-    if found is None or found.origin is None or (imported and Path(imported).resolve() == Path(found.origin).resolve()):
+    spec = importlib.machinery.PathFinder.find_spec(package, _places())
+    if spec is None or spec.origin is None or (imported and Path(imported).resolve() == Path(spec.origin).resolve()):
         return None
-    path = Path(found.origin)
+    path = Path(spec.origin)
     return path.parent if path.name == "__init__.py" else path
 
 
