@@ -84,7 +84,7 @@ def loss(model, batch, context, config):
     terms, critic = plain.loss(model, batch, context, config), context.roles["critic"]
     frozen = not critic.training and not any(p.requires_grad for p in critic.parameters())
     scores = critic.log_probabilities(batch.source, batch.target)
-    figures = {"critic": scores.mean(), "frozen": float(frozen)}
+    figures = {"critic": scores.sum() / terms.count, "frozen": float(frozen)}
     # The logit of a symbol is trained like any other.
     lift = torch.nn.functional.softplus(-model(batch.source, 1)[..., model.symbols["mask"]]).mean()
     return LossTerms(terms.loss + lift, terms.count, figures)
