@@ -6,7 +6,7 @@ import hashlib
 import random
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from workflow_src.config.augment import MODIFIERS, AugmentConfig
@@ -72,20 +72,24 @@ class Augmenter:
     def _changed(self, source: str, target: str, modifier: str, draw: random.Random) -> tuple[str, str]:
         if modifier in CASES:
             case = CASES[modifier]
+            # A span of the source stays in the target too, where it may be an ordinary word.
+            spans = self._of_source.spans(source) if self._of_source else []
             return (
                 _change_around_spans(source, self._of_source, lambda text: case(text, self.languages[0])),
-                _change_around_spans(target, self._of_target, lambda text: case(text, self.languages[1])),
+                _change_around_spans(target, self._of_target, lambda text: case(text, self.languages[1]), spans),
             )
         if modifier == "typos":
             return _change_around_spans(source, self._of_source, lambda text: typos(text, draw)), target
         return _change_around_spans(source, self._of_source, no_accents), target
 
 
-def _change_around_spans(text: str, placeholders: Placeholders | None, change: Callable[[str], str]) -> str:
-    """`text` changed outside of its placeholders."""
+def _change_around_spans(
+    text: str, placeholders: Placeholders | None, change: Callable[[str], str], others: Iterable[str] = ()
+) -> str:
+    """`text` changed outside of its placeholders, and of `others`."""
     if placeholders is None:
         return change(text)
-    text, spans = placeholders.mask(text)
+    text, spans = placeholders.mask(text, others)
     return put_back(change(text), spans)
 
 

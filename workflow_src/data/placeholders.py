@@ -87,8 +87,8 @@ class Placeholders:
         # A pattern of both would be compiled for every text, which takes long where the alphabet is large.
         finders = [self._next_span, *(_finder(word) for word in words if not self._pattern.fullmatch(word))]
         places = [find(text, 0) for find in finders]
-        while found := [place for place in places if place is not None]:
-            start, end = min(found, key=lambda place: place[0])
+        while following := [place for place in places if place is not None]:
+            start, end = min(following, key=lambda place: place[0])
             yield start, end
             for number, place in enumerate(places):
                 if place is not None and place[0] < end:
@@ -156,18 +156,20 @@ class Placeholders:
         spaces = dict.fromkeys(symbols, " ")
         return " ".join(self.replace(text, spaces, str).split())
 
-    def mask(self, text: str) -> tuple[str, list[str]]:
+    def mask(self, text: str, others: Iterable[str] = ()) -> tuple[str, list[str]]:
         """`text` with the same sign in place of every span, and the spans, which later steps must not change.
 
-        Signs that the text itself has count as spans. `put_back` undoes it.
+        Signs that the text itself has count as spans, and so do `others`, as in `spans`. `put_back` undoes it.
         """
         spans: list[str] = []
-
-        def sign(match: re.Match[str]) -> str:
-            spans.append(match.group())
-            return SYMBOLS[0]
-
-        return re.sub(f"{self._pattern.pattern}|{SYMBOLS[0]}", sign, text), spans
+        parts, place = [], 0
+        for start, end in self._places_with(others, text):
+            spans += [SYMBOLS[0]] * text.count(SYMBOLS[0], place, start)
+            spans.append(text[start:end])
+            parts += [text[place:start], SYMBOLS[0]]
+            place = end
+        spans += [SYMBOLS[0]] * text.count(SYMBOLS[0], place)
+        return "".join([*parts, text[place:]]), spans
 
     def count(self, source: str, target: str) -> Counter[str]:
         """Distinct spans of a pair: `pairs` (1 if it shares any), `spans` that it shares, `without_partner`.
@@ -218,7 +220,7 @@ def _finder(word: str) -> Callable[[str, int], tuple[int, int] | None]:
 def _with_sign(text: str, before_closing: bool) -> str:
     """A text with `SIGN` at its end, or before its closing punctuation; with a space where the text has spaces."""
     place = len(text)
-    while before_closing and place and unicodedata.category(text[place - 1])[0] in "PZ":
+    while before_closing and place and text[place - 1] != "_" and unicodedata.category(text[place - 1])[0] in "PZ":
         place -= 1
     space = " " if " " in text else ""
     return f"{text[:place]}{space}{SIGN}{text[place:]}"

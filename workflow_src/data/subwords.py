@@ -160,7 +160,7 @@ class Subwords:
         """`Placeholders.outcomes` of each source and its translation; None without placeholders."""
         if self.placeholders is None:
             return None
-        texts = self._target.decode([self._in_vocabulary(sentence) for sentence in ids])
+        texts = self._target.decode([_in_vocabulary(self._target, sentence) for sentence in ids])
         return [self.placeholders.outcomes(text, source) for text, source in zip(texts, sources, strict=True)]
 
     def unknown_source(self, line: str) -> list[str]:
@@ -183,16 +183,11 @@ class Subwords:
         return side.encode([finder.replace(line, mapping, side.escape) for line, mapping in replaced])
 
     def _decoded(self, side: Segmenter, ids: list[list[int]], sources: Sequence[str] | None) -> list[str]:
-        # Families may add symbols to the vocabulary, which have no text.
-        texts = side.decode([[i for i in sentence if i < side.size] for sentence in ids])
+        texts = side.decode([_in_vocabulary(side, sentence) for sentence in ids])
         if self.placeholders is None:
             return [unescape(text) for text in texts]
         symbols = [NUMBERS] * len(texts) if sources is None else map(self.placeholders.symbols, sources)
         return [restore(text, mapping, unescape) for text, mapping in zip(texts, symbols, strict=True)]
-
-    def _in_vocabulary(self, ids: list[int]) -> list[int]:
-        """Ids of target subwords, without symbols that a family adds to the vocabulary, which have no text."""
-        return [i for i in ids if i < self._target.size]
 
     def names(self) -> dict[str, list[str]]:
         """The pieces of all ids in their order, {"source": …, "target": …}."""
@@ -201,7 +196,7 @@ class Subwords:
 
     def pieces_target(self, ids: list[int]) -> list[str]:
         """The pieces as the model names them, to show."""
-        return self._target.pieces(self._in_vocabulary(ids))
+        return self._target.pieces(_in_vocabulary(self._target, ids))
 
     def pieces_source(self, ids: list[int]) -> list[str]:
         return self._source.pieces(ids)
@@ -212,7 +207,7 @@ class Subwords:
         Pieces that spell an unknown character stay: two equal ones may be the two halves of a byte. Symbols of
         placeholders stay too: a source may have one twice in a row.
         """
-        return [collapse(self._in_vocabulary(sentence), keep=self._repeatable) for sentence in ids]
+        return [collapse(_in_vocabulary(self._target, sentence), keep=self._repeatable) for sentence in ids]
 
     @cached_property
     def _repeatable(self) -> frozenset[int]:
@@ -220,6 +215,11 @@ class Subwords:
         signs = _NIBBLES.union(SYMBOLS) if self.placeholders else _NIBBLES
         pieces = self._target.pieces(list(range(self._target.size)))
         return frozenset(number for number, piece in enumerate(pieces) if not signs.isdisjoint(piece))
+
+
+def _in_vocabulary(side: Segmenter, ids: list[int]) -> list[int]:
+    """Ids of subwords, without symbols that a family adds to the vocabulary, which have no text."""
+    return [i for i in ids if i < side.size]
 
 
 def learn(

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from workflow_src.config.languages import spaced, two_letters
+from workflow_src.config.languages import scripts_of, spaced, two_letters
 from workflow_src.config.recipe import TokenisedKind
 from workflow_src.data.patterns import UNSPACED_LETTERS
 
@@ -21,8 +21,9 @@ OTHER_MARKS = "\u061f\u060c\u061b\u06d4\u1362-\u1367\u0589\u055d"
 # Marks behind a word and a space, and right behind a word.
 APART = re.compile(rf"(?<=\S) [.,{OTHER_MARKS}](?= |$)")
 JOINED = re.compile(rf"[^\s\d.,?!{OTHER_MARKS}{DANDAS}][.,?!{OTHER_MARKS}{DANDAS}](?= |$)")
-# French has a space before these, and some writers of other languages have.
-APART_IN_FRENCH = re.compile(r"(?<=\S) [?!](?= |$)")
+# French has a space before these, and some writers of Indic scripts have.
+QUESTION_APART = re.compile(r"(?<=\S) [?!](?= |$)")
+INDIC = {"BENGALI", "DEVANAGARI", "GUJARATI", "GURMUKHI", "ORIYA"}
 SPACE_BEFORE_MARK = re.compile(rf" (?=[{OTHER_MARKS}{DANDAS}](?!\w))")
 LETTER = re.compile(f"[{UNSPACED_LETTERS}]")
 # Without punctuation of full width, which ordinary text may have a space behind.
@@ -47,8 +48,8 @@ def tokenised_share(lines: Iterable[str], language: str) -> float:
     """
     if not spaced(language):
         judge = _unspaced_line
-    elif two_letters(language) == "fr":
-        judge = _french_line
+    elif two_letters(language) == "fr" or INDIC.intersection(scripts_of(language) or ()):
+        judge = _line_by_commas
     else:
         judge = _spaced_line
     verdicts = [verdict for line in itertools.islice(lines, SAMPLE) if (verdict := judge(line)) is not None]
@@ -56,11 +57,11 @@ def tokenised_share(lines: Iterable[str], language: str) -> float:
 
 
 def _spaced_line(line: str) -> bool | None:
-    verdict = _french_line(line)
-    return True if verdict is None and APART_IN_FRENCH.search(line) else verdict
+    verdict = _line_by_commas(line)
+    return True if verdict is None and QUESTION_APART.search(line) else verdict
 
 
-def _french_line(line: str) -> bool | None:
+def _line_by_commas(line: str) -> bool | None:
     if APART.search(line):
         return True
     return False if JOINED.search(line) else None

@@ -65,6 +65,11 @@ class Request:
         return self.n_best is not None or self.return_scores or self.return_origins
 
     @property
+    def splits(self) -> bool:
+        """Whether lines are split into sentences."""
+        return self.split and not self.normalised
+
+    @property
     def ranked(self) -> bool:
         """Whether all hypotheses that the search holds are needed."""
         return (self.n_best or 1) > 1

@@ -70,8 +70,7 @@ def answer(translator: Translator, line: str, request: Request) -> Iterator[str]
     declared = registry.search_of(request.settings)
     if not declared.traceable:
         return
-    is_split = request.split and not request.normalised
-    parts = split_lines([line], translator.description.languages.source) if is_split else whole_lines([line])
+    parts = split_lines([line], translator.description.languages.source) if request.splits else whole_lines([line])
     texts = [part.text for part in parts]
     if max(translator.lengths(texts, request)) > translator.longest_part(request):
         yield "  no steps: the sentence is too long to be translated as a whole"

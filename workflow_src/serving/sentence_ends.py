@@ -37,9 +37,9 @@ BEFORE_NUMBERS = {
     "pt": "aprox. apt. art. ca. fig. n. núm. p. pág. págs. pp. sec. t. tab. tel. vol.",
     "nl": "abs. art. bl. blz. ca. circa. fig. hs. nr. p. pag. par. pp. str. tab. tel.",
     "ru": "д. гл. кв. п. пп. рис. ст. стр. т. табл. №.",
-    "pl": "art. bl. ca. nr. ods. ok. okr. p. poz. pp. rdz. rys. s. str. t. tab. tel. z.",
+    "pl": "art. bl. ca. fig. nr. ods. ok. okr. p. poz. pp. rdz. rys. s. str. t. tab. tel. vol. z.",
     "cs": "ca. cca. čl. č. fig. kap. nr. okr. p. par. poz. s. str. t. tab. tel.",
-    "tr": "apt. bl. nr. s. tel.",
+    "tr": "apt. bl. nr. s. tel. vol.",
     "ro": "aprox. apt. art. bl. cca. cl. fig. nr. num. p. pag. pp. sec. sect. tab. tel. vol.",
 }
 # Languages that write ordinals with a full stop, with words that stand before an ordinal, not before a number that

@@ -11,13 +11,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from workflow_src.config.experiment import REMOVALS, Removal
+from workflow_src.config.experiment import Removal
 from workflow_src.data.normalise import Normaliser
 from workflow_src.data.placeholders import numbered
 from workflow_src.data.repetitions import collapse_repetitions
 from workflow_src.data.subwords import Subwords
 from workflow_src.engines.session import Request
 from workflow_src.errors import ConfigError, short_repr
+from workflow_src.serving.arguments import check_removal
 from workflow_src.serving.bundle import Description
 from workflow_src.serving.sentences import MARKS, Part, cut_long, gaps, split_lines, whole_lines
 from workflow_src.serving.translations import Hypothesis, Translation, distinct, of_lines
@@ -83,8 +84,7 @@ class TextProcessor:
             return len(self.encoded(self.normalised([text], request))[0])
 
         with self._timed(lines, first_line):
-            splits = request.split and not request.normalised
-            sources = read(split_lines(lines, self.languages.source) if splits else whole_lines(lines))
+            sources = read(split_lines(lines, self.languages.source) if request.splits else whole_lines(lines))
             lengths = list(map(len, sources.ids))
             if max(lengths, default=0) > longest:
                 sources = read(cut_long(sources.parts, lengths, longest, size, place, first_line))
@@ -114,8 +114,7 @@ class TextProcessor:
         self, tokens: list[list[int]], remove_repetitions: Removal = "none", sources: Sequence[str] | None = None
     ) -> list[str]:
         """See `Translator.text`."""
-        if remove_repetitions not in REMOVALS:
-            raise ConfigError("remove_repetitions", remove_repetitions, allowed=REMOVALS)
+        check_removal(remove_repetitions)
         began = time.perf_counter()
         if remove_repetitions == "subwords":
             tokens = self.subwords.without_repetitions(tokens)

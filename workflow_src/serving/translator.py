@@ -197,8 +197,7 @@ class Translator:
         translates little of a sentence.
         """
         seen = self._bundle.longest_trained
-        splits = request.split and not request.normalised
-        return min(self.longest_source, seen) if splits and seen is not None else self.longest_source
+        return min(self.longest_source, seen) if request.splits and seen is not None else self.longest_source
 
     def request(
         self,

@@ -223,9 +223,9 @@ def test_text_in_another_script_than_its_language_is_a_warning(mine, tmp_path, c
         for split, file in (("train", "train"), ("dev", "dev"), ("test", "dev"))
     }
     mine(recipe={"source": "th", "target": "en", "clean": clean}, languages=["th", "en"], **texts)
-    found = warnings(capsys)
-    assert len(found) == bool(named) and all(text in found[0] for text in named)
-    assert not any("dev" in warning for warning in found)
+    shown = warnings(capsys)
+    assert len(shown) == bool(named) and all(text in shown[0] for text in named)
+    assert not any("dev" in warning for warning in shown)
 
 
 def test_other_texts_are_read_too(mine, tmp_path, capsys):

@@ -223,7 +223,14 @@ def test_pairs_that_share_no_word_teach_to_copy_with_a_sign_at_the_end(learned):
 
 @pytest.mark.parametrize(
     ("body", "closing"),
-    [("वह घर जा रहा है", "।"), ("ฉันไปสุดนี้", "。"), ("ဟုတ်ကဲ့", "။"), ("he said “it costs 5 €", "!”"), ("C++", "")],
+    [
+        ("वह घर जा रहा है", "।"),
+        ("ฉันไปสุดนี้", "。"),
+        ("ဟုတ်ကဲ့", "။"),
+        ("he said “it costs 5 €", "!”"),
+        ("C++", ""),
+        ("foo_", ""),
+    ],
 )
 def test_a_sign_stands_behind_the_last_letter_and_its_marks(body, closing):
     finder = Placeholders(["unknown"], re.compile("\uf8ba"))

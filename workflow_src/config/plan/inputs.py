@@ -18,9 +18,9 @@ ROLE = "role_"
 Files = dict[str, str | list[str]]
 
 
-def records_of(shards: list[str]) -> list[str]:
-    """The record beside each shard, which the job that joins shards reads."""
-    return [f"{splitext(shard)[0]}.json" for shard in shards]
+def records_of(texts: list[str]) -> list[str]:
+    """The record beside each text, or shard of one."""
+    return [f"{splitext(text)[0]}.json" for text in texts]
 
 
 class Inputs(Graph):
