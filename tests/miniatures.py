@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -13,33 +14,16 @@ from torch import Tensor, nn
 from workflow_src import registry, spec
 from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.search import open_search
-from workflow_src.families.cmlm import FAMILY as CMLM
-from workflow_src.families.cmlm import CmlmConfig
-from workflow_src.families.cmlm.model import MaskedLanguageModel
-from workflow_src.families.dat import DatConfig
-from workflow_src.families.dat.model import DirectedAcyclicTransformer
+from workflow_src.families.build import build
 from workflow_src.families.energy.model import EnergyNetwork
-from workflow_src.families.inat import InatConfig
-from workflow_src.families.inat.model import IterativeRefinementModel
-from workflow_src.families.lanmt import LanmtConfig
-from workflow_src.families.lanmt.model import SourceLatentVariableModel
-from workflow_src.families.lvm import LvmConfig
 from workflow_src.families.lvm.model import LatentVariableModel
-from workflow_src.families.nat import FAMILY, NatConfig
-from workflow_src.families.nat.model import NonAutoregressiveModel
 from workflow_src.families.ngram import NgramConfig
 from workflow_src.families.ngram.model import NgramLanguageModel
 from workflow_src.families.score.model import ScoreNetwork
-from workflow_src.families.seq2seq import Seq2SeqConfig
-from workflow_src.families.seq2seq.model import Seq2Seq
-from workflow_src.families.tagger import TaggerConfig
-from workflow_src.families.tagger.model import Tagger
-from workflow_src.families.transformer import TransformerConfig
-from workflow_src.families.transformer.model import Transformer
 from workflow_src.nn.layers import Memory, attention_bias
 from workflow_src.runtime.device import choose
 from workflow_src.training.dev import Dev
-from workflow_src.types import BOS, EOS, PAD, Batch, LossTerms, Symbols, TrainingContext
+from workflow_src.types import BOS, EOS, PAD, Batch, LossTerms, TrainingContext
 
 SIZES = {"dim": 16, "feed_forward": 24, "heads": 2, "dropout": 0.0, "max_positions": 64}
 REFINERS = {"score": ScoreNetwork, "energy": EnergyNetwork}
@@ -63,96 +47,38 @@ def peaked(model: nn.Module, end: float = 0.0) -> nn.Module:
     return model
 
 
-def transformer(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Transformer:
+LAYERS = {"encoder_layers": 2, "layers": 2}
+LENGTHS = {"max_length_difference": 4}
+RECURRENT = {"embedding_dim": 16, "dropout": 0.0, "max_positions": 64}
+# Settings of the miniature of each family.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "transformer": {**SIZES, "encoder_layers": 2, "decoder_layers": 2},
+    "seq2seq": {**RECURRENT, "dim": 20, "encoder_dim": 12},
+    "lvm": {**SIZES, **LAYERS, **LENGTHS, "latent_dim": 3, "end_symbol": False},
+    "lanmt": {**SIZES, **LAYERS, **LENGTHS, "latent_dim": 3, "posterior_layers": 1},
+    "nat": {**SIZES, **LAYERS},
+    "dat": {**SIZES, "encoder_layers": 1, "layers": 1, "vertices": 2.0},
+    "cmlm": {**SIZES, **LAYERS, **LENGTHS},
+    "inat": {**SIZES, **LAYERS, **LENGTHS},
+    "tagger": {**RECURRENT, "dim": 12, "max_length_difference": 6},
+}
+# Gates that are half open hardly distinguish words: more noise than elsewhere.
+NOISE = {"seq2seq": 0.6, "tagger": 0.4}
+
+
+def miniature(family: str, source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Any:
+    """A model of a family; sizes count its symbols, such as a blank."""
     torch.manual_seed(seed)
-    config = TransformerConfig(**{**SIZES, "encoder_layers": 2, "decoder_layers": 2, **overrides})
-    return lively(Transformer(config, source_size, target_size, joint), seed)
+    symbols = len(registry.families()[family].symbols)
+    sizes = {"source": source_size - symbols * joint, "target": target_size - symbols, "joint": joint}
+    return lively(build(family, SETTINGS[family] | overrides, sizes), seed, NOISE.get(family, 0.2))
 
 
-def seq2seq(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Seq2Seq:
-    torch.manual_seed(seed)
-    sizes = {"dim": 20, "embedding_dim": 16, "encoder_dim": 12, "dropout": 0.0, "max_positions": 64}
-    # Gates that are half open hardly distinguish words: more noise than elsewhere.
-    return lively(Seq2Seq(Seq2SeqConfig(**{**sizes, **overrides}), source_size, target_size, joint), seed, 0.6)
-
-
+transformer, seq2seq, lvm, lanmt, nat, dat, cmlm, inat, tagger = (
+    functools.partial(miniature, family) for family in SETTINGS
+)
 # Models of p(y_t | y_<t, x), by family.
 AUTOREGRESSIVE = {"transformer": transformer, "seq2seq": seq2seq}
-
-
-def lvm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> LatentVariableModel:
-    torch.manual_seed(seed)
-    settings = {
-        **SIZES,
-        "encoder_layers": 2,
-        "layers": 2,
-        "latent_dim": 3,
-        "max_length_difference": 4,
-        "end_symbol": False,
-    }
-    model = LatentVariableModel(LvmConfig(**{**settings, **overrides}), source_size, target_size, joint)
-    model.family = "lvm"
-    return lively(model, seed)
-
-
-def lanmt(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> SourceLatentVariableModel:
-    torch.manual_seed(seed)
-    settings = {
-        **SIZES,
-        "encoder_layers": 2,
-        "layers": 2,
-        "posterior_layers": 1,
-        "latent_dim": 3,
-        "max_length_difference": 4,
-    }
-    model = SourceLatentVariableModel(LanmtConfig(**{**settings, **overrides}), source_size, target_size, joint)
-    model.family = "lanmt"
-    return lively(model, seed)
-
-
-def nat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> NonAutoregressiveModel:
-    """`target_size` counts the blank."""
-    torch.manual_seed(seed)
-    config = NatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, **overrides})
-    model = NonAutoregressiveModel(config, source_size, target_size, joint)
-    model.symbols = Symbols(FAMILY.symbols, target_size - len(FAMILY.symbols))
-    model.family = "nat"
-    return lively(model, seed)
-
-
-def dat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> DirectedAcyclicTransformer:
-    torch.manual_seed(seed)
-    config = DatConfig(**{**SIZES, "encoder_layers": 1, "layers": 1, "vertices": 2.0, **overrides})
-    model = DirectedAcyclicTransformer(config, source_size, target_size, joint)
-    model.family = "dat"
-    return lively(model, seed)
-
-
-def cmlm(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> MaskedLanguageModel:
-    """`target_size` counts the mask."""
-    torch.manual_seed(seed)
-    settings = {**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4}
-    model = MaskedLanguageModel(CmlmConfig(**{**settings, **overrides}), source_size, target_size, joint)
-    model.symbols = Symbols(CMLM.symbols, target_size - len(CMLM.symbols))
-    model.family = "cmlm"
-    return lively(model, seed)
-
-
-def inat(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> IterativeRefinementModel:
-    torch.manual_seed(seed)
-    config = InatConfig(**{**SIZES, "encoder_layers": 2, "layers": 2, "max_length_difference": 4, **overrides})
-    model = IterativeRefinementModel(config, source_size, target_size, joint)
-    model.family = "inat"
-    return lively(model, seed)
-
-
-def tagger(source_size=13, target_size=11, joint: bool = False, seed: int = 0, **overrides) -> Tagger:
-    torch.manual_seed(seed)
-    sizes = {"dim": 12, "embedding_dim": 16, "dropout": 0.0, "max_positions": 64, "max_length_difference": 6}
-    model = Tagger(TaggerConfig(**{**sizes, **overrides}), source_size, target_size, joint)
-    model.symbols = Symbols((), target_size)
-    model.family = "tagger"
-    return lively(model, seed, 0.4)
 
 
 @torch.no_grad()
