@@ -14,11 +14,10 @@ from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.parts import MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
 from workflow_src.config.texts import MONOLINGUAL
 from workflow_src.data.formats import START, Contents, compression
-from workflow_src.data.json_lines import record_rows
 from workflow_src.data.lines import count_lines, decoded
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
 from workflow_src.data.rows import RawPair, folded, scored
-from workflow_src.data.tables import table_rows
+from workflow_src.data.tables import record_rows, table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import MISSING, ArtifactError, ConfigError, DeclarationError, nearest, readable, short_repr
 from workflow_src.records.atomic import read_json

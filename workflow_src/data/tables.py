@@ -1,4 +1,4 @@
-"""Tables: rows of cells between separators or as CSV, with or without a row of names."""
+"""Rows of texts: tables, with cells between separators or as CSV, and records, which are JSON lines."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import contextlib
 import csv
 import functools
 import itertools
+import json
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from workflow_src.config.languages import two_letters
-from workflow_src.config.parts import TablePart
-from workflow_src.data.rows import RawPair, missing, one_line
-from workflow_src.errors import ArtifactError
+from workflow_src.config.parts import RecordsPart, TablePart
+from workflow_src.data.rows import RawPair, listed, missing, one_line
+from workflow_src.errors import ArtifactError, short_repr
 
 # Characters of a cell of CSV.
 LONGEST_CELL = 1 << 24
@@ -30,6 +32,9 @@ OWN_NAMES = {
     **{"română": "ro", "magyar": "hu", "ελληνικά": "el", "русский": "ru", "українська": "uk", "العربية": "ar"},
     **{"עברית": "he", "हिन्दी": "hi", "中文": "zh", "日本語": "ja", "한국어": "ko", "tiếng việt": "vi"},
 }
+# The value of a field that an object lacks; null is a value.
+MISSING: Any = object()
+FIX_OF_RECORDS = "write one object on each line, as `jq -c .` does, and `jq -c '.[]'` of a list"
 log = logging.getLogger("continuum")
 
 
@@ -180,3 +185,86 @@ def _warn_of_quotes(name: str) -> None:
 def _warn_of_header(name: str) -> None:
     """Warn once, though a command reads a table several times."""
     log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
+
+
+def record_rows(
+    lines: Iterable[str], part: RecordsPart, name: str, languages: tuple[str, str], dropped: Counter[str]
+) -> Iterator[RawPair]:
+    """The rows of the JSON lines `name`, with the fields of two languages.
+
+    Empty lines, and records with null in place of a text or of an object around it, are left out and counted in
+    `dropped`. Raises ArtifactError naming the file and the line where a line is no object, where a field is missing,
+    and where a text is none.
+    """
+    fields = [str(part.columns[language]) for language in languages]
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            dropped["blank_line"] += 1
+            continue
+        record = _record(line, name, number)
+        texts = [_text(record, field, name, number) for field in fields]
+        score = None if part.score_column is None else _value(record, str(part.score_column), name, number)
+        first, second = texts
+        if first is None or second is None:
+            dropped["untranslated"] += 1
+            continue
+        yield RawPair(first, second, (name, name), number, score)
+
+
+def _record(line: str, name: str, number: int) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except RecursionError:
+        raise ArtifactError(name, "has values in too many others", FIX_OF_RECORDS, number) from None
+    except ValueError as failure:
+        raise ArtifactError(name, f"is not JSON ({failure})", FIX_OF_RECORDS, number) from None
+    if not isinstance(record, dict):
+        raise ArtifactError(name, f"is {short_repr(record)}, not an object", FIX_OF_RECORDS, number)
+    return record
+
+
+def _field(record: dict[str, Any], field: str) -> Any:
+    """The value of a field; a dot in its name leads into an object, unless the name itself has the dot. All fields of
+    null are null."""
+    if field in record:
+        return record[field]
+    value = MISSING
+    for end in (index for index, character in enumerate(field) if character == "."):
+        inner = record.get(field[:end], MISSING)
+        if isinstance(inner, dict) and (value_of_inner := _field(inner, field[end + 1 :])) is not MISSING:
+            return value_of_inner
+        if inner is None:
+            value = None
+    return value
+
+
+def _value(record: dict[str, Any], field: str, name: str, number: int) -> Any:
+    value = _field(record, field)
+    if value is MISSING:
+        raise missing(name, f'has no field "{field}"', field, list(_names(record)), number)
+    return value
+
+
+def _names(record: dict[str, Any], start: str = "") -> Iterator[str]:
+    """Names of the fields of an object and of those in it."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _names(value, f"{start}{name}.")
+        else:
+            yield f"{start}{name}"
+
+
+def _text(record: dict[str, Any], field: str, name: str, number: int) -> str | None:
+    value = _value(record, field, name, number)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        inner = listed(list(_names(value, f"{field}."))) if isinstance(value, dict) else ""
+        problem = f'has {short_repr(value)} in the field "{field}", where text is expected'
+        raise ArtifactError(name, problem, f"name one of {inner}" if inner else "name another field", number)
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as failure:
+        problem = f'has half of a character, \\u{ord(value[failure.start]):04x}, in the field "{field}"'
+        raise ArtifactError(name, problem, "write both of its escapes, or the character", number) from None
+    return one_line(value)
