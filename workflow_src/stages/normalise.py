@@ -6,7 +6,6 @@ Of text in one language, lines that came before or are in dev or test are droppe
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,13 +22,19 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
 from workflow_src.data.drops import warn_of_losses as warn_of_left_out
-from workflow_src.data.held_out import found_in_train, pairs_among, without_held_out
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.raw import Places, RawSummary
 from workflow_src.data.repeats import Counts, hashes
-from workflow_src.data.split_writer import NormaliseSettings, Writer, fill
+from workflow_src.data.split_writer import (
+    NormaliseSettings,
+    Writer,
+    fill,
+    found_in_train,
+    pairs_among,
+    without_held_out,
+)
 from workflow_src.data.splits import Row, divided
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
@@ -171,39 +176,24 @@ def warn_of_losses(round_trip: dict[str, float], rules: NormalisationConfig) -> 
         )
 
 
-def warn_of_repeated(split: str, repeated: int, pairs: int) -> None:
-    """Warn where a notable share of the pairs of dev or a test set is in train."""
+def warn_of_repeated(split: str, other: str, repeated: int, pairs: int, fix: str) -> None:
+    """Warn where a notable share of the pairs of dev or a test set is in another split."""
     if notable({"repeated": repeated}, pairs):
         log.warning(
-            "warning: %.1f %% of the pairs of %s are in train too: scores on it are too high for new text; "
-            "set recipe.held_out: remove to leave them out of train.",
+            "warning: %.1f %% of the pairs of %s are in %s too: scores on it are too high for new text; %s.",
             100 * repeated / pairs,
             split,
+            other,
+            fix,
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Written:
-    """The writers of all splits, closed; numbers of lines read, and of pairs left out by reason, by raw text."""
-
-    writers: dict[str, Writer]
-    read: dict[str, int]
-    dropped: dict[str, Counter[str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Overlaps:
-    """Numbers of pairs of dev and test sets that are in train too (by side and as one pair), and in dev."""
-
-    in_train: dict[str, dict[str, int]]
-    in_dev: dict[str, int]
 
 
 def write_texts(
     inputs: Inputs, raw: RawSummary, texts: Mapping[str, Sequence[Path]], held_out: Sequence[str], target: Normaliser
-) -> Written:
+) -> tuple[dict[str, Writer], dict[str, int], dict[str, Counter[str]]]:
     """Write the texts of all splits beside the summary, and remove an old summary.
 
+    Returns the writers of the splits, closed, and by raw text numbers of lines read and of pairs left out by reason.
     Raises ArtifactError for a split without pairs.
     """
     settings, training = inputs.settings, raw.training
@@ -235,7 +225,7 @@ def write_texts(
                 origin = name if name in texts else training
                 raise _without_pairs(name, settings, texts[origin], dropped[origin], divided=name not in texts)
         inputs.summary.unlink(missing_ok=True)
-    return Written(writers, read_counts, dropped)
+    return writers, read_counts, dropped
 
 
 def _without_pairs(
@@ -265,30 +255,30 @@ def tokenised_shares(
     return shares
 
 
-def overlaps_of(inputs: Inputs, writers: Mapping[str, Writer], held_out: Sequence[str], training: str) -> Overlaps:
-    """How many pairs of dev and test sets are in train and in dev."""
+def overlaps_of(
+    inputs: Inputs, writers: Mapping[str, Writer], held_out: Sequence[str], training: str
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    """Numbers of pairs of dev and test sets that are in train too (by side and as one pair), and in dev."""
     in_train: dict[str, dict[str, int]] = {}
     if held_out:
         train = [inputs.summary.parent / name for name in writers[training].names]
         in_train = found_in_train({name: writers[name].keys for name in held_out}, train, inputs.threads)
     in_dev = {name: pairs_among(writers[name].keys, writers["dev"].keys) for name in held_out if name != "dev"}
-    return Overlaps(in_train, in_dev)
+    return in_train, in_dev
 
 
-def log_splits(writers: Mapping[str, Writer], codes: Languages, overlaps: Overlaps) -> None:
+def log_splits(
+    writers: Mapping[str, Writer], codes: Languages, in_train: Mapping[str, dict[str, int]], in_dev: Mapping[str, int]
+) -> None:
     """Log the pairs of every split, and warn where many of dev or a test set are in train or in dev."""
     for name, writer in writers.items():
-        in_train, in_dev = overlaps.in_train.get(name, {}), overlaps.in_dev.get(name, 0)
+        shared = in_train.get(name, {})
         counted = f"; {counted_placeholders(writer.counted)}" if writer.placeholders else ""
-        log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(in_train), counted)
-        warn_of_repeated(name, in_train.get("pair", 0), writer.pairs)
-        if notable({"repeated": in_dev}, writer.pairs):
-            log.warning(
-                "warning: %.1f %% of the pairs of %s are in dev too, which chooses settings of searches: scores on it "
-                "are too high for new text; take other pairs for one of them.",
-                100 * in_dev / writer.pairs,
-                name,
-            )
+        log.info("%s: %s %s%s%s", name, f"{writer.pairs:,}", units(codes), _shared(shared), counted)
+        fix = "set recipe.held_out: remove to leave them out of train"
+        warn_of_repeated(name, "train", shared.get("pair", 0), writer.pairs, fix)
+        fix = "dev chooses settings of searches; take other pairs for one of them"
+        warn_of_repeated(name, "dev", in_dev.get(name, 0), writer.pairs, fix)
 
 
 def run(inputs: Inputs) -> str:
@@ -301,18 +291,17 @@ def run(inputs: Inputs) -> str:
     }
     split_test = [TEST] if isinstance(settings.split, GroupSplit) else []
     held_out = list(dict.fromkeys(("dev", *split_test, *raw.held_out))) if len(codes) > 1 else []
-    written = write_texts(inputs, raw, texts, held_out, normalisers[-1])
-    writers = written.writers
+    writers, read_counts, dropped = write_texts(inputs, raw, texts, held_out, normalisers[-1])
     looks_tokenised = tokenised_shares(texts, normalisers)
     round_trip = {name: round_trip_bleu(writers[name].references, normalisers[-1]) for name in held_out}
     warn_of_losses(round_trip, settings.normalisation)
     if isinstance(settings.split, GroupSplit):
-        lost = {"other_translation": written.dropped[raw.training]["other_translation"]}
+        lost = {"other_translation": dropped[raw.training]["other_translation"]}
         key_language = settings.split.key_language or codes[0]
         fix = f"one is kept for each sentence of {key_language}; split.key_language may name the other language"
-        warn_of_left_out(raw.training, lost, written.read[raw.training], fix)
-    overlaps = overlaps_of(inputs, writers, held_out, raw.training)
-    log_splits(writers, codes, overlaps)
+        warn_of_left_out(raw.training, lost, read_counts[raw.training], fix)
+    in_train, in_dev = overlaps_of(inputs, writers, held_out, raw.training)
+    log_splits(writers, codes, in_train, in_dev)
     spans = {name: writer.counted for name, writer in writers.items() if writer.placeholders}
     sums = digests(folder, [file for writer in writers.values() for file in writer.names])
     files = {path.name: path for path in (*inputs.held_out, *(path for paths in texts.values() for path in paths))}
@@ -322,13 +311,13 @@ def run(inputs: Inputs) -> str:
             **dict(zip(("source", "target"), codes, strict=False)),
             "pairs": {name: writer.pairs for name, writer in writers.items()},
             "words": {name: writer.words for name, writer in writers.items()},
-            "read": written.read,
-            "dropped": written.dropped,
+            "read": read_counts,
+            "dropped": dropped,
             # Places of a split are left out: its pairs are never too long, and places would be many numbers.
             "places": {name: writers[name].places.runs for name in raw.places},
             "limits": settings.limits,
-            "found_in_train": overlaps.in_train,
-            "found_in_dev": overlaps.in_dev,
+            "found_in_train": in_train,
+            "found_in_dev": in_dev,
             "round_trip_bleu": round_trip,
             **({"looks_tokenised": looks_tokenised} if looks_tokenised else {}),
             "split": settings.split and recorded(settings.split),
@@ -342,8 +331,8 @@ def run(inputs: Inputs) -> str:
         },
     )
     kept = ", ".join(f"{name} {writer.pairs:,}" for name, writer in writers.items())
-    all_dropped = left_out(sum(written.dropped.values(), Counter()))
-    return f"{sum(written.read.values()):,} {units(codes)} read: {kept}{all_dropped}"
+    all_dropped = left_out(sum(dropped.values(), Counter()))
+    return f"{sum(read_counts.values()):,} {units(codes)} read: {kept}{all_dropped}"
 
 
 def _shared(counts: dict[str, int]) -> str:
