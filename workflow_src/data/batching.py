@@ -4,42 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from workflow_src.data.encoded import EncodedCorpus
+from workflow_src.data.mixture import Mixture
 from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, PAD, Batch
 
-
-class Pairs(Protocol):
-    """Encoded pairs to train on: a corpus or a mixture."""
-
-    @property
-    def source_lengths(self) -> np.ndarray: ...
-
-    @property
-    def target_lengths(self) -> np.ndarray: ...
-
-    @property
-    def prefix(self) -> str: ...
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def epoch_tokens(self) -> int: ...
-
-    def __len__(self) -> int: ...
-
-    def epoch_rows(self, seed: int, epoch: int, /) -> np.ndarray: ...
-
-    def most_rows(self) -> np.ndarray | None:
-        """Rows as often as an epoch may have them; None: every epoch has all of them once."""
-
-    def gather(self, side: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+# Encoded pairs to train on.
+Pairs = EncodedCorpus | Mixture
 
 
 def epoch_batches(

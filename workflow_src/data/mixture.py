@@ -68,6 +68,7 @@ class Mixture:
         return np.concatenate([self._drawn(number, seed, epoch) for number in range(len(self.texts))])
 
     def most_rows(self) -> np.ndarray:
+        """Rows as often as an epoch may have them."""
         # An epoch begins anywhere in a pass, by multiples of the weight.
         times = [math.ceil(weight + 1 - Fraction(1, weight.denominator)) for weight in self.weights]
         rows = zip(self.firsts, self.texts, times, strict=False)
