@@ -9,8 +9,10 @@ its analyses; the other side of the forest is the set of its translations.
 
 from __future__ import annotations
 
+import dataclasses
 import random
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 Symbol = Hashable
 Item = str | tuple[int, str]
@@ -20,7 +22,7 @@ DE, EN = 0, 1
 _Key = tuple[Symbol, str]
 
 
-class Rule:
+class Rule(NamedTuple):
     """One rule: symbol, slots, patterns of either side (`{form: [pattern, ...]}`), weight when sampling.
 
     `passes` marks a rule with one slot whose forms are those of the slot. `head` is the lemma that stands for the
@@ -28,42 +30,36 @@ class Rule:
     such as a verb and its object.
     """
 
-    __slots__ = ("head", "link", "passes", "sides", "slots", "symbol", "weight")
-
-    def __init__(self, symbol, slots, german, english, weight=1.0, head=None, link=None, passes=False):
-        self.symbol: Symbol = symbol
-        self.slots: tuple[Symbol, ...] = tuple(slots)
-        self.sides = (german, english)
-        self.weight: float = weight
-        self.head: str | int | None = head
-        self.link: tuple[str | int, str | int] | None = link
-        self.passes: bool = passes
+    symbol: Symbol
+    slots: Sequence[Symbol]
+    german: Mapping[str, Sequence[Pattern]]
+    english: Mapping[str, Sequence[Pattern]]
+    weight: float = 1.0
+    head: str | int | None = None
+    link: tuple[str | int, str | int] | None = None
+    passes: bool = False
 
     def patterns(self, side: int, form: str) -> Sequence[Pattern]:
-        return (((0, form),),) if self.passes else self.sides[side].get(form, ())
+        return (((0, form),),) if self.passes else (self.german, self.english)[side].get(form, ())
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class Node:
     """A packed node: every analysis (rule, children) of one stretch of text as one symbol and form."""
 
-    __slots__ = ("options",)
-
-    def __init__(self, options: list[tuple[Rule, tuple[Node, ...]]] | None = None):
-        self.options = options if options is not None else []
+    options: list[tuple[Rule, tuple[Node, ...]]] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass(slots=True, eq=False)
 class _Trie:
     """Patterns of one (symbol, form), sharing their beginnings."""
 
-    __slots__ = ("accepts", "begun", "children", "words")
-
-    def __init__(self):
-        self.words: dict[str, _Trie] = {}
-        self.children: dict[_Key, _Trie] = {}
-        # Children that a word can begin, computed at their first use.
-        self.begun: dict[str, list[tuple[_Key, _Trie]]] = {}
-        # (rule, order): order[k] is the slot of the k-th child in the pattern.
-        self.accepts: list[tuple[Rule, tuple[int, ...]]] = []
+    words: dict[str, _Trie] = dataclasses.field(default_factory=dict)
+    children: dict[_Key, _Trie] = dataclasses.field(default_factory=dict)
+    # Children that a word can begin, computed at their first use.
+    begun: dict[str, list[tuple[_Key, _Trie]]] = dataclasses.field(default_factory=dict)
+    # (rule, order): order[k] is the slot of the k-th child in the pattern.
+    accepts: list[tuple[Rule, tuple[int, ...]]] = dataclasses.field(default_factory=list)
 
 
 class Grammar:

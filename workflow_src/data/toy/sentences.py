@@ -61,15 +61,6 @@ _CONJUNCTIONS = [
 ]
 # Verbs of relative clauses about things; the others take such a thing as object (reads the book that she bought).
 _MAKING = {"kaufen", "schreiben", "kochen", "backen", "finden", "waschen", "reparieren", "bauen", "malen", "putzen"}
-# Beside a main clause in the past, a relative clause in the perfect is English past.
-_ADVERBIAL_OF = {
-    ("perfect", "now"): "none",
-    ("perfect", "then"): "time",
-    ("past", "now"): "none",
-    ("past", "then"): "none",
-    ("present", "now"): "none",
-    ("present", "then"): "none",
-}
 _GENDERS = (("m", "sg", "3sg"), ("f", "sg", "3sg"), ("n", "sg", "3sg"), ("p", "pl", "pl"))
 
 
@@ -80,6 +71,11 @@ def _transitive(*kinds: str) -> list[Verb]:
         for verb in VERBS
         if verb.frame == "acc" and not verb.stative and (not kinds or set(kinds) & set(verb.kinds))
     ]
+
+
+def _adverbial_of(tense: str, time: str) -> str:
+    """The kind of adverbial of a relative clause: beside a main clause in the past, the perfect is English past."""
+    return "time" if (tense, time) == ("perfect", "then") else "none"
 
 
 def _makers(kind: str) -> list[Verb]:
@@ -208,7 +204,7 @@ def _relatives() -> Iterator[Rule]:
                     english = [
                         (word, *group.auxiliaries, (0, group.form))
                         for word in ("who", "that")
-                        for group in verb_group(tense, agreement, _ADVERBIAL_OF[tense, time])
+                        for group in verb_group(tense, agreement, _adverbial_of(tense, time))
                     ]
                     yield Rule(("Who", gender, time), (phrase,), {"": [(*inner, ",")]}, {"": english}, weight)
         german = {"": [(relative_pronoun("nom", gender), (0, ""), (1, ""))]}
@@ -248,7 +244,7 @@ def _object_relative(gender: str, number: str, kind: str) -> Iterator[Rule]:
                 english = [
                     (*word, (0, ""), *group.auxiliaries, *phrase)
                     for word in (("that",), ("which",), ())
-                    for group in verb_group(tense, agreement, _ADVERBIAL_OF[tense, time])
+                    for group in verb_group(tense, agreement, _adverbial_of(tense, time))
                     for phrase in english_verb_phrase(verb, group.form, 0, False)
                 ]
                 subject = (("Subj", "person", agreement),)
