@@ -47,14 +47,10 @@ class _TooLarge(ConfigError):
         self.limit = limit
 
 
-class _TooSmall(ConfigError):
-    """The vocabulary is too small for a text's characters, which need `limit` subwords."""
-
-    def __init__(self, settings: SubwordsConfig, name: str, limit: int):
-        problem = f"for the characters of {_text(name)}"
-        hint = "or lower recipe.subwords.character_coverage"
-        super().__init__(SETTING, settings.vocabulary_size, problem=problem, allowed=f"{limit} or more", hint=hint)
-        self.limit = limit
+def _too_small(settings: SubwordsConfig, name: str, limit: int) -> ConfigError:
+    problem = f"for the characters of {_text(name)}"
+    hint = "or lower recipe.subwords.character_coverage"
+    return ConfigError(SETTING, settings.vocabulary_size, problem=problem, allowed=f"{limit} or more", hint=hint)
 
 
 def learn_model(
@@ -157,7 +153,7 @@ def _learn_sentencepiece(
         if limit := re.search(r"too high \(\d+\).*<= (\d+)", message):
             raise _TooLarge(settings, name, int(limit[1])) from None
         if limit := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
-            raise _TooSmall(settings, name, int(limit[1])) from None
+            raise _too_small(settings, name, int(limit[1])) from None
         if "!sentences_.empty()" in message:
             raise _no_words(files) from None
         raise
@@ -184,7 +180,7 @@ def _learn_bpe(settings: SubwordsConfig, name: str, files: list[Path], symbols: 
     base = [*SPECIALS, *(character + JOINER for character in characters), *characters]
     merges = settings.size - len(base)
     if merges < 0:
-        raise _TooSmall(settings, name, len(base))
+        raise _too_small(settings, name, len(base))
     escape = Escape(alphabet, also=BPE_SIGNS, reserved=reserved)
     # Sorted, so that ties cannot depend on the order of lines.
     counted = sorted((escape(word), count) for word, count in words.items())
