@@ -242,17 +242,16 @@ class EncodedCorpus:
             )
 
 
-def check_positions(positions: int, *corpora: EncodedCorpus) -> None:
+def check_positions(positions: int, corpus: EncodedCorpus) -> None:
     """Raises ArtifactError for a sentence that is longer than a model's positions, end symbol counted."""
-    for corpus in corpora:
-        longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
-        if longest > positions:
-            raise ArtifactError(
-                corpus.prefix,
-                f"has a sentence of {longest} subwords, end symbol counted, the model has {positions} positions",
-                "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
-                "recipe.normalisation.max_characters (dev, test)",
-            )
+    longest = max(int(corpus.source_lengths.max(initial=0)), int(corpus.target_lengths.max(initial=0))) + 1
+    if longest > positions:
+        raise ArtifactError(
+            corpus.prefix,
+            f"has a sentence of {longest} subwords, end symbol counted, the model has {positions} positions",
+            "raise model.max_positions, lower recipe.max_length (train), or leave the sentence out by "
+            "recipe.normalisation.max_characters (dev, test)",
+        )
 
 
 def _offsets(prefix: str | Path, side: str, pairs: int, tokens: int) -> np.ndarray:

@@ -205,7 +205,10 @@ def _open_texts(inputs: Inputs) -> tuple[list[EncodedCorpus], EncodedCorpus, Sub
     texts = [EncodedCorpus.open(prefix) for prefix in inputs.train]
     dev = EncodedCorpus.open(inputs.dev)
     subwords = Subwords.load(inputs.subwords)
-    _check_subwords_digest(subwords, inputs.subwords, *texts, dev)
+    for corpus in (*texts, dev):
+        if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
+            problem = f"was encoded with other subwords than {inputs.subwords}"
+            raise ArtifactError(corpus.prefix, problem, "encode it again")
     # The model is built with these: vocabularies that are not joint may differ in size.
     return texts, dev, subwords.reversed() if inputs.settings.reversed else subwords
 
@@ -313,13 +316,6 @@ def _summary(validation: Validation, progress: Progress) -> str:
 
 def _minutes(seconds: float) -> float:
     return round(seconds / 60, 2)
-
-
-def _check_subwords_digest(subwords: Subwords, folder: Path, *corpora: EncodedCorpus) -> None:
-    """Raises ArtifactError for a corpus that was encoded with other subwords."""
-    for corpus in corpora:
-        if corpus.summary.get("subwords_digest", subwords.digest) != subwords.digest:
-            raise ArtifactError(corpus.prefix, f"was encoded with other subwords than {folder}", "encode it again")
 
 
 def _identity(system: System, config: TrainingConfig) -> dict[str, Any]:
