@@ -253,17 +253,9 @@ def numbered(pieces: Iterable[str]) -> list[str]:
 
 
 def outcome_words(counts: Mapping[str, int]) -> str:
-    """Sums of `Placeholders.outcomes` in words, such as "of 20 placeholders, 1 is missing and 3 are surplus; 2 symbols
-    without any were dropped"."""
-    missing, surplus, dropped = (counts.get(name, 0) for name in ("missing", "surplus", "dropped"))
-    sentence = f"of {counts.get('spans', 0):,} placeholders, {missing:,} {'is' if missing == 1 else 'are'} missing"
-    if surplus:
-        sentence += f" and {surplus:,} {'is' if surplus == 1 else 'are'} surplus"
-    if dropped:
-        sentence += (
-            f"; {dropped:,} symbol{'s' * (dropped != 1)} without any {'was' if dropped == 1 else 'were'} dropped"
-        )
-    return sentence
+    """Sums of `Placeholders.outcomes` in words: "of 20 placeholders, 1 missing, 3 surplus; 2 symbols dropped"."""
+    spans, missing, surplus, dropped = (counts.get(name, 0) for name in ("spans", "missing", "surplus", "dropped"))
+    return f"of {spans:,} placeholders, {missing:,} missing, {surplus:,} surplus; {dropped:,} symbols dropped"
 
 
 def words(counts: Mapping[str, int]) -> str:
