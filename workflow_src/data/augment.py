@@ -32,55 +32,48 @@ class Augmented(NamedTuple):
     modifier: str | None
 
 
-class Augmenter:
-    """Changes a share of training pairs. The change of a pair depends on its text and on `settings` alone.
+def augmented(
+    source: str,
+    target: str,
+    settings: AugmentConfig,
+    languages: tuple[str, str],
+    placeholders: Placeholders | None = None,
+) -> Augmented:
+    """A training pair, changed with the probability of the shares; it depends on its text and on `settings` alone.
 
     Upper and title change both sides, typos and no_accents the source. A pair whose source would not change stays.
     Spans of `placeholders` stay.
     """
-
-    def __init__(self, settings: AugmentConfig, languages: tuple[str, str], placeholders: Placeholders | None = None):
-        self.settings = settings
-        self.languages = languages
-        self._of_source = placeholders
-        self._of_target = placeholders.target if placeholders else None
-
-    def __call__(self, source: str, target: str) -> Augmented:
-        draw = self._random(source, target)
-        modifier = self._drawn(draw.random())
-        if modifier is not None:
-            changed_source, changed_target = self._changed(source, target, modifier, draw)
-            # A model cannot read off a source without case that its translation should be in capitals.
-            if changed_source != source:
-                return Augmented(changed_source, changed_target, modifier)
+    # Random numbers of a pair, the same wherever it stands.
+    text = f"{settings.seed}\n{source}\n{target}"
+    draw = random.Random(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest())
+    modifier = _drawn(settings, draw.random())
+    changed_source, changed_target = source, target
+    if modifier in CASES:
+        change = CASES[modifier]
+        # A span of the source stays in the target too, where it may be an ordinary word.
+        spans = placeholders.spans(source) if placeholders else []
+        of_target = placeholders.target if placeholders else None
+        changed_source = _change_around_spans(source, placeholders, lambda text: change(text, languages[0]))
+        changed_target = _change_around_spans(target, of_target, lambda text: change(text, languages[1]), spans)
+    elif modifier == "typos":
+        changed_source = _change_around_spans(source, placeholders, lambda text: typos(text, draw))
+    elif modifier == "no_accents":
+        changed_source = _change_around_spans(source, placeholders, no_accents)
+    # A model cannot read off a source without case that its translation should be in capitals.
+    if changed_source == source:
         return Augmented(source, target, None)
+    return Augmented(changed_source, changed_target, modifier)
 
-    def _random(self, source: str, target: str) -> random.Random:
-        """Random numbers of a pair, the same wherever it stands."""
-        text = f"{self.settings.seed}\n{source}\n{target}"
-        return random.Random(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest())
 
-    def _drawn(self, number: float) -> str | None:
-        """The modifier of a uniform number in [0, 1), each with the probability of its share."""
-        bound = 0.0
-        for name in MODIFIERS:
-            bound += getattr(self.settings, name)
-            if number < bound:
-                return name
-        return None
-
-    def _changed(self, source: str, target: str, modifier: str, draw: random.Random) -> tuple[str, str]:
-        if modifier in CASES:
-            case = CASES[modifier]
-            # A span of the source stays in the target too, where it may be an ordinary word.
-            spans = self._of_source.spans(source) if self._of_source else []
-            return (
-                _change_around_spans(source, self._of_source, lambda text: case(text, self.languages[0])),
-                _change_around_spans(target, self._of_target, lambda text: case(text, self.languages[1]), spans),
-            )
-        if modifier == "typos":
-            return _change_around_spans(source, self._of_source, lambda text: typos(text, draw)), target
-        return _change_around_spans(source, self._of_source, no_accents), target
+def _drawn(settings: AugmentConfig, number: float) -> str | None:
+    """The modifier of a uniform number in [0, 1), each with the probability of its share."""
+    bound = 0.0
+    for name in MODIFIERS:
+        bound += getattr(settings, name)
+        if number < bound:
+            return name
+    return None
 
 
 def _change_around_spans(

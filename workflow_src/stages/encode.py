@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from workflow_src.config.recipe import TextRules
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
 from workflow_src.data import encoded
-from workflow_src.data.augment import Augmented, Augmenter, without_effect
+from workflow_src.data.augment import Augmented, augmented, without_effect
 from workflow_src.data.augment import words as augmented_words
 from workflow_src.data.drops import left_out, warn_of_losses
 from workflow_src.data.lines import check_parallel, read_lines, zipped_lines
@@ -105,52 +105,50 @@ def target_lines(inputs: Inputs) -> Iterator[str]:
     log.info("%s: %d of %d lines were changed by normalisation", inputs.target, changed, count)
 
 
-class Encoder:
-    """Encodes blocks of pairs of lines: `encoder(block)` gives their ids, and counts of placeholders and of changes.
+Encode = Callable[[list[tuple[str, str]]], tuple[list[Pair], Counter[str], Counter[str]]]
 
-    In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
+
+def encoding(
+    folder: Path, augment: AugmentConfig | None, languages: tuple[str, str], training: bool, max_length: int
+) -> Encode:
+    """A function of blocks of pairs of lines: their ids, and counts of placeholders and of changed pairs by modifier.
+
+    In pairs of dev and test all placeholders of a source are symbols, as where it is translated. Training pairs change
+    as `augment` says; one that would be too long stays as it is.
     """
+    subwords = Subwords.load(folder)
 
-    def __init__(
-        self, folder: Path, augment: AugmentConfig | None, languages: tuple[str, str], training: bool, max_length: int
-    ):
-        self.subwords = Subwords.load(folder)
-        self.training, self.max_length = training, max_length
-        self.augment = None
-        if augment:
-            self.augment = Augmenter(augment, languages, self.subwords.placeholders)
+    def encode_changed(block: list[tuple[str, str]], settings: AugmentConfig, changes: Counter[str]) -> list[Pair]:
+        # Pairs with an empty side are left out later.
+        changed = [
+            augmented(*pair, settings, languages, subwords.placeholders) if all(pair) else Augmented(*pair, None)
+            for pair in block
+        ]
+        pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
+        modifiers = {row: pair.modifier for row, pair in enumerate(changed) if pair.modifier is not None}
+        long = {row for row in modifiers if max(map(len, pairs[row])) > max_length}
+        for row in long:
+            source, target = block[row]
+            [pairs[row]] = subwords.encode_pairs([source], [target])
+        changes.update(modifier for row, modifier in modifiers.items() if row not in long)
+        changes.update(too_long=sum(max(map(len, pairs[row])) <= max_length for row in long))
+        return pairs
 
-    def __call__(self, block: list[tuple[str, str]]) -> tuple[list[Pair], Counter[str], Counter[str]]:
+    def encode(block: list[tuple[str, str]]) -> tuple[list[Pair], Counter[str], Counter[str]]:
         placeholders: Counter[str] = Counter()
         changes: Counter[str] = Counter()
-        subwords = self.subwords
         sources, targets = zip(*block, strict=True)
-        if not self.training:
-            encoded_sides = subwords.encode_source(sources), subwords.encode_target(targets, sources)
-            return list(zip(*encoded_sides, strict=True)), placeholders, changes
+        if not training:
+            sides = subwords.encode_source(sources), subwords.encode_target(targets, sources)
+            return list(zip(*sides, strict=True)), placeholders, changes
         if subwords.placeholders:
             for pair in block:
                 placeholders.update(subwords.placeholders.count(*pair))
-        if self.augment:
-            return self._augmented(block, self.augment, changes), placeholders, changes
+        if augment:
+            return encode_changed(block, augment, changes), placeholders, changes
         return subwords.encode_pairs(sources, targets), placeholders, changes
 
-    def _augmented(self, block: list[tuple[str, str]], augment: Augmenter, counts: Counter[str]) -> list[Pair]:
-        """Ids of training pairs, changed as `augment` says and counted by modifier.
-
-        A pair that would be too long stays as it is.
-        """
-        # Pairs with an empty side are left out later.
-        changed = [augment(*pair) if all(pair) else Augmented(*pair, None) for pair in block]
-        pairs = self.subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
-        changes = {row for row, pair in enumerate(changed) if pair.modifier is not None}
-        long = {row for row in changes if max(map(len, pairs[row])) > self.max_length}
-        for row in long:
-            source, target = block[row]
-            [pairs[row]] = self.subwords.encode_pairs([source], [target])
-        counts.update(changed[row].modifier or "" for row in changes - long)
-        counts.update(too_long=sum(max(map(len, pairs[row])) <= self.max_length for row in long))
-        return pairs
+    return encode
 
 
 def resolved_max_length(subwords: Subwords, inputs: Inputs, lines: int) -> int:
@@ -176,7 +174,7 @@ def encoded_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) -
     counted."""
     training, text = inputs.split == "train", zip(read_lines(inputs.source), target_lines(inputs), strict=True)
     settings = inputs.subwords, inputs.settings.augment, inputs.languages, training, max_length
-    with Workers(inputs.threads, lines, Encoder, *settings) as workers:
+    with Workers(inputs.threads, lines, encoding, *settings) as workers:
         for _, (pairs, counted, changes) in workers.map(blocks_of(text, CHUNK)):
             counts.placeholders.update(counted)
             counts.augmented.update(changes)

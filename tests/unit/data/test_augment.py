@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_src.config.augment import MODIFIERS, AugmentConfig
-from workflow_src.data.augment import Augmenter, no_accents, title, typos, upper
+from workflow_src.data.augment import augmented, no_accents, title, typos, upper
 from workflow_src.data.placeholders import Placeholders
 
 PAIRS = [(f"der kleine Hund {number} schläft", f"the small dog {number} sleeps") for number in range(4000)]
@@ -20,7 +20,8 @@ lines = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=40).map
 
 
 def augmenter(languages=("de", "en"), placeholders=None, **shares):
-    return Augmenter(AugmentConfig(**shares), languages, placeholders)
+    settings = AugmentConfig(**shares)
+    return lambda source, target: augmented(source, target, settings, languages, placeholders)
 
 
 def test_shares_are_met_and_the_rest_is_untouched():
