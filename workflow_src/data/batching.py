@@ -12,7 +12,6 @@ from torch import Tensor
 
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.data.mixture import Mixture
-from workflow_src.errors import ConfigError
 from workflow_src.types import EOS, PAD, Batch
 
 # Encoded pairs to train on.
@@ -36,11 +35,7 @@ def epoch_batches(
     Rows of equal longer side stay in random order, so that a batch says nothing about |y| - |x|, the label of a length
     head, nor about which text of a mixture a row comes from. Sorting by that difference too would pad less, but most
     batches would then hold a single label.
-
-    Raises InputError when the budget is not positive.
     """
-    if batch_tokens < 1:
-        raise ConfigError("batch_tokens", batch_tokens, allowed="1 or more")
     generator = np.random.Generator(np.random.PCG64([seed, epoch]))
     rows = np.arange(len(corpus.source_lengths)) if rows is None else rows
     rows = rows[generator.permutation(len(rows))]

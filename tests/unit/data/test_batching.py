@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from workflow_src.data import batching, encoded
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.errors import InputError
 from workflow_src.types import EOS, PAD
 
 
@@ -89,11 +88,6 @@ def test_the_label_of_a_length_head_is_independent_of_the_batch():
     independent = [between(batches, permuted()) for _ in range(40)]
     deviation = np.std(independent, ddof=1)
     assert abs(np.mean(observed) - np.mean(independent)) < 4 * deviation * np.sqrt(1 / 8 + 1 / 40)
-
-
-def test_refuses_a_budget_below_one():
-    with pytest.raises(InputError, match="batch_tokens is 0; allowed: 1 or more"):
-        batching.epoch_batches(realistic(10), 0, 1, 0)
 
 
 def naive(sequences, eos):
