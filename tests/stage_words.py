@@ -78,3 +78,13 @@ def start(run: Callable[[Any], str | None], kind: type[jobs.JobInputs], words: S
 
 def start_stage(stage: ModuleType, words: Sequence[str]) -> None:
     start(stage.run, stage.Inputs, words)
+
+
+def distill_words(
+    model: Path, subwords: Path, source: Path, output: Path, shard: int = 0, shards: int = 1, **settings: Any
+) -> list[str]:
+    """Words of the stage distill, by default on a CPU."""
+    content = {"beam": 2, "length_penalty": 1.0, "batch": 7} | settings
+    words = ["--settings", json.dumps(content), "--device", "cpu", "--model", str(model), "--subwords", str(subwords)]
+    words += ["--source", str(source), "--shard", str(shard), "--shards", str(shards)]
+    return [*words, "--output", str(output)]

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 from refusals import fields_of
+from stage_words import distill_words
 
 from workflow_src.engines.ctranslate2_spec import FIX
 from workflow_src.errors import ConfigError, InputError
@@ -107,10 +108,8 @@ def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage
     distilled = {}
     for engine in ("eager", "ctranslate2", "auto"):
         output = tmp_path / engine
-        settings = {"beam": 4, "length_penalty": 1.0, "batch": 7, "engine": engine}
-        words = ["--settings", json.dumps(settings), "--model", str(teacher[1])]
-        words += ["--subwords", str(tiny.folder), "--source", str(tiny.corpus / "train.de"), "--device", "cpu"]
-        words += ["--shard", "0", "--shards", "1", "--output", str(output)]
+        source = tiny.corpus / "train.de"
+        words = distill_words(teacher[1], tiny.folder, source, output, beam=4, engine=engine)
         run_stage("distill", [*words, "--threads", "2"])
         distilled[engine] = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     by_own_code = distilled["eager"]

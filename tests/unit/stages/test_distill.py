@@ -4,6 +4,7 @@ import json
 
 import pretended_cuda
 import pytest
+from stage_words import distill_words
 
 
 def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path):
@@ -13,10 +14,8 @@ def test_a_gpu_distils_in_captured_graphs(tiny, teacher, run_stage, tmp_path):
     source.write_text("".join(f"{line}\n" for line in [lines[0], "", *lines[1:]]), "utf-8")
     distilled, launches = {}, {}
     for engine in ("eager", "auto"):
-        settings = {"beam": 3, "length_penalty": 1.0, "batch": 5, "engine": engine}
-        words = ["--settings", json.dumps(settings), "--model", str(teacher[1]), "--subwords", str(tiny.folder)]
-        words += ["--source", str(source), "--device", "cuda", "--precision", "float32", "--threads", "1"]
-        words += ["--shard", "0", "--shards", "1", "--output", str(tmp_path / engine)]
+        words = distill_words(teacher[1], tiny.folder, source, tmp_path / engine, beam=3, batch=5, engine=engine)
+        words += ["--device", "cuda", "--precision", "float32", "--threads", "1"]
         with pretended_cuda.pretended() as machine:
             run_stage("distill", words)
             launches[engine] = machine.counts["graph launches"]

@@ -12,6 +12,7 @@ import pytest
 import sentencepiece
 import torch
 from refusals import fields_of
+from stage_words import distill_words
 
 from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data import subwords
@@ -56,6 +57,18 @@ def other_subwords(tiny, tmp_path_factory):
 def model_settings(folder, **settings):
     sides = {"source_subwords": "both.spm", "target_subwords": "both.spm"}
     return {"folder": str(folder), "max_positions": 60} | sides | settings
+
+
+@pytest.fixture
+def learn_with_spans(tiny, tmp_path):
+    """Learns subwords of the recipe with placeholders of these kinds, in the folder of the test."""
+
+    def learn(*kinds):
+        settings = SubwordsConfig(vocabulary_size=70, joint=True)
+        sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
+        return subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=kinds)
+
+    return learn
 
 
 def import_words(model, recipe_subwords, output, **normalisation):
@@ -128,23 +141,17 @@ def test_a_decode_writes_subwords_of_the_recipe(imported, outside, other_subword
     assert [record["score"] for record in records] == pytest.approx([record["score"] for record in details], abs=1e-4)
 
 
-def distill_words(model, recipe_subwords, source, output, shard=0, shards=1):
-    words = ["--settings", '{"beam": 4, "batch": 7}', "--model", str(model), "--subwords", str(recipe_subwords)]
-    words += ["--source", str(source), "--shard", str(shard), "--shards", str(shards)]
-    return [*words, "--device", "cpu", "--output", str(output)]
-
-
 def test_it_distils_as_its_teacher_in_any_number_of_shards(
     tiny, imported, teacher, other_subwords, run_stage, tmp_path
 ):
     source = tmp_path / "train.de"
     source.write_text((tiny.corpus / "train.de").read_text("utf-8") + "\n" + "Hund " * 80 + "\n", encoding="utf-8")
-    run_stage("distill", distill_words(teacher[1], tiny.folder, source, tmp_path / "own.jsonl"))
+    run_stage("distill", distill_words(teacher[1], tiny.folder, source, tmp_path / "own.jsonl", beam=4))
     expected = [json.loads(line) for line in (tmp_path / "own.jsonl").read_text("utf-8").splitlines()]
     for shards in (1, 3):
         paths = [tmp_path / f"{shard}-of-{shards}.jsonl" for shard in range(shards)]
         for shard, path in enumerate(paths):
-            words = distill_words(imported / "bundle.json", other_subwords, source, path, shard, shards)
+            words = distill_words(imported / "bundle.json", other_subwords, source, path, shard, shards, beam=4)
             summary = run_stage("distill", words)
         assert summary.endswith(" empty") and ", 1 too long" in summary
         words = ["--settings", '{"beam": 4}', "--shards", *map(str, paths), "--model", str(imported / "bundle.json")]
@@ -156,10 +163,8 @@ def test_it_distils_as_its_teacher_in_any_number_of_shards(
         assert scores == pytest.approx([entry["score"] for entry in expected], abs=2e-3)
 
 
-def test_placeholders_of_lines_that_are_not_translated_are_not_counted(tiny, outside, run_stage, tmp_path):
-    settings = SubwordsConfig(vocabulary_size=70, joint=True)
-    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+def test_placeholders_of_lines_that_are_not_translated_are_not_counted(learn_with_spans, outside, run_stage, tmp_path):
+    learn_with_spans("variables")
     run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
     source = tmp_path / "train.de"
     source.write_text("der Hund {}\n" + "{name} Hund " * 80 + "\n", encoding="utf-8")
@@ -217,10 +222,10 @@ def test_it_ranks_candidates_of_another_system(tiny, tiny_bundles, teacher, outs
 
 
 @pytest.mark.parametrize("line", ["der Hund ruht", "der Hund %1 ruht"])
-def test_it_ranks_no_ids_that_stand_for_placeholders(tiny, tiny_bundles, outside, run_stage, tmp_path, line):
-    settings = SubwordsConfig(vocabulary_size=70, joint=True)
-    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    learned = subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("variables",))
+def test_it_ranks_no_ids_that_stand_for_placeholders(
+    learn_with_spans, tiny_bundles, outside, run_stage, tmp_path, line
+):
+    learned = learn_with_spans("variables")
     run_stage("import_model", import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle"))
     rescorer = Translator.load(tmp_path / "bundle", "cpu", "float32", 1, engine="eager")
     translator = Translator.load(tiny_bundles["transformer"], "cpu", "float32", 1, engine="eager")
@@ -353,11 +358,11 @@ def test_hypotheses_scores_and_pieces_are_those_of_the_model(imported, export, l
     [{}, {"moses_tokenise": True}, {"lowercase": True, "references": "normalised"}],
     ids=["plain", "tokenised", "lowercase"],
 )
-def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(tiny, outside, run_stage, tmp_path, normalisation):
+def test_placeholders_are_text_to_the_model_and_symbols_in_outputs(
+    learn_with_spans, outside, run_stage, tmp_path, normalisation
+):
     """However the model splits a span, an output with its symbol gets the span back."""
-    settings = SubwordsConfig(vocabulary_size=70, joint=True)
-    sides = tiny.corpus / "train.de", tiny.corpus / "train.en"
-    subwords.learn(settings, *sides, tmp_path / "subwords", placeholders=("tags", "variables"))
+    learn_with_spans("tags", "variables")
     words = import_words(model_settings(outside), tmp_path / "subwords", tmp_path / "bundle", **normalisation)
     run_stage("import_model", words)
     translator = Translator.load(tmp_path / "bundle", "cpu", threads=1)

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+from stage_words import distill_words
 
 from workflow_src.errors import ArtifactError
 from workflow_src.records.atomic import read_json, write_json
@@ -75,15 +76,6 @@ def test_texts_are_read_one_after_the_other(run_stage, tmp_path):
     assert {entry["path"] for entry in record["provenance"]["inputs"].values()} == set(names)
 
 
-@pytest.mark.parametrize(("content", "word"), [(None, "does not exist"), (b"", "is empty"), (b"\xff\n", "not UTF-8")])
-def test_a_text_that_cannot_be_read_is_one_sentence(refused, tmp_path, content, word):
-    if content is not None:
-        (tmp_path / "a.de").write_bytes(content)
-    error = refused("download", download([str(tmp_path / "a.de")], tmp_path))
-    assert error.path == str(tmp_path / "a.de") and word in error.problem
-    assert not list((tmp_path / "raw").glob("*"))
-
-
 @pytest.mark.parametrize(
     ("parts", "setting"),
     [
@@ -143,13 +135,6 @@ def test_a_repaired_line_is_written_once(prepare):
     assert content["cleaning"][0]["repaired"] == 1 and content["words"] == {"monolingual": {"de": 4}}
 
 
-def test_a_text_of_which_filters_leave_nothing_names_the_filter(prepare, tmp_path):
-    with pytest.raises(ArtifactError) as refused:
-        prepare(["Ein Baum ruht."], clean=[["length", {"min_words": 9}]])
-    assert refused.value.path.endswith("raw/monolingual.de") and "recipe.clean.length" in refused.value.problem
-    assert not (tmp_path / "clean/monolingual.de").exists()
-
-
 def test_a_text_of_which_nothing_is_left_is_refused(prepare, tiny):
     with pytest.raises(ArtifactError) as refused:
         prepare(["", tiny.pairs[-1][0]])
@@ -158,19 +143,11 @@ def test_a_text_of_which_nothing_is_left_is_refused(prepare, tiny):
 
 def test_the_teacher_translates_it_as_it_does_the_training_source(prepare, tiny, systems, run_stage, tmp_path):
     """Lines that are in the training source get the translations that they have there."""
-    words = [
-        "--settings",
-        '{"beam": 2, "engine": "eager"}',
-        "--model",
-        str(systems["transformer"]),
-        "--subwords",
-        str(tiny.folder),
-    ]
-    words += ["--device", "cpu", "--shard", "0", "--shards", "1"]
     _, kept = prepare([source for source, _ in tiny.pairs[:20:2]])
     texts = {"train": tiny.corpus / "train.de", "monolingual": tmp_path / "corpus/monolingual.de"}
     outputs = {}
     for name, source in texts.items():
-        run_stage("distill", [*words, "--source", str(source), "--output", str(tmp_path / f"{name}.jsonl")])
+        output = tmp_path / f"{name}.jsonl"
+        run_stage("distill", distill_words(systems["transformer"], tiny.folder, source, output, engine="eager"))
         outputs[name] = [json.loads(line)["text"] for line in (tmp_path / f"{name}.jsonl").open(encoding="utf-8")]
     assert len(kept) == 10 and outputs["monolingual"] == outputs["train"][:20:2]

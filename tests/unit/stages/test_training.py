@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from stage_words import distill_words
 
 from workflow_src.config.preparation import SubwordsConfig
 from workflow_src.config.training import TrainingConfig
@@ -306,13 +307,6 @@ def test_weights_of_other_subwords_are_refused(max_steps, systems, training_word
 DISTILLATION = {"beam": 2, "length_penalty": 1.0}
 
 
-def distill_words(tiny, systems, output, shard=0, shards=1, batch=7, source=None, **settings):
-    words = ["--settings", json.dumps(DISTILLATION | {"batch": batch} | settings), "--device", "cpu"]
-    words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder), "--shard", str(shard)]
-    words += ["--source", str(source or tiny.corpus / "train.de")]
-    return [*words, "--shards", str(shards), "--output", str(output)]
-
-
 def merge_words(tiny, systems, shards, folder, source=None, **settings):
     words = ["--settings", json.dumps(DISTILLATION | settings), "--shards", *map(str, shards)]
     words += ["--model", str(systems["transformer"]), "--subwords", str(tiny.folder)]
@@ -327,7 +321,8 @@ def shards(tiny, systems, tmp_path_factory, run_stage):
     paths_by_count = {count: [folder / f"{i}-of-{count}.jsonl" for i in range(count)] for count in (1, 2, 3)}
     for count, paths in paths_by_count.items():
         for shard, path in enumerate(paths):
-            run_stage("distill", distill_words(tiny, systems, path, shard, count))
+            words = distill_words(systems["transformer"], tiny.folder, tiny.corpus / "train.de", path, shard, count)
+            run_stage("distill", words)
     return paths_by_count
 
 
@@ -360,7 +355,8 @@ def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, syst
         return outputs
 
     monkeypatch.setattr(batches, "search_rows", spelling_line_breaks)
-    summary = run_stage("distill", distill_words(tiny, systems, tmp_path / "s.jsonl", source=source, engine="eager"))
+    words = distill_words(systems["transformer"], tiny.folder, source, tmp_path / "s.jsonl", engine="eager")
+    summary = run_stage("distill", words)
     assert summary.endswith("4 sentences, 1 too long and left empty")
     run_stage("merge_distilled", merge_words(tiny, systems, [tmp_path / "s.jsonl"], tmp_path, source))
     lines = (tmp_path / "train.en").read_text().split("\n")
@@ -389,40 +385,13 @@ def test_a_shard_that_is_not_whole_is_named(tiny, systems, shards, refused, tmp_
     assert os.listdir(tmp_path / "out") == []
 
 
-def copied(paths, folder):
-    """Shards with their records in another folder."""
-    for path in paths:
-        for ending in (".jsonl", ".json"):
-            shutil.copy(path.with_suffix(ending), folder)
-    return [folder / path.name for path in paths]
-
-
-def test_shards_of_another_request_are_not_merged(tiny, systems, shards, refused, tmp_path):
-    """They fit each other; the settings, the teacher or the source have changed since."""
-    both = copied(shards[2], tmp_path)
-
-    def merge(*mentions, systems=systems, **settings):
-        words = merge_words(tiny, systems, both, tmp_path / "out", **settings)
-        refused("merge_distilled", words, path=str(both[0]), mentions=(*mentions, "0-of-2.jsonl, 1-of-2.jsonl"))
-
-    merge("with beam 2, and not 9", beam=9)
-    trained = tmp_path / "model.safetensors"
-    trained.write_bytes(systems["transformer"].read_bytes()[:-1] + b"?")
-    merge(f" another model than {trained} ", systems={"transformer": trained})
-    other = tmp_path / "other.de"
-    other.write_bytes((tiny.corpus / "train.de").read_bytes().replace(b"Hund", b"Rabe"))
-    merge(f" another source than {other} ", source=other)
-    assert not (tmp_path / "out").exists() or os.listdir(tmp_path / "out") == []
-
-
 def test_distilling_refuses_what_does_not_fit(tiny, systems, refused, tmp_path):
     out = tmp_path / "out.jsonl"
-    refused("distill", distill_words(tiny, systems, out, 2, 2), setting="shard", value=2, allowed="0 to 1")
-    words = distill_words(tiny, {"transformer": systems["lvm"]}, out)
+    words = distill_words(systems["lvm"], tiny.folder, tiny.corpus / "train.de", out)
     refused("distill", words, path=str(systems["lvm"]), mentions=("family lvm; ", "transformer or seq2seq "))
     broken = tmp_path / "bad.de"
     broken.write_bytes(b"der Hund\nder \xff\n")
-    error = refused("distill", distill_words(tiny, systems, out, source=broken))
+    error = refused("distill", distill_words(systems["transformer"], tiny.folder, broken, out))
     assert (error.path, error.line) == (str(broken), 2) and "UTF-8" in error.problem
     assert sorted(os.listdir(tmp_path)) == ["bad.de"]
 
@@ -431,7 +400,10 @@ def test_subwords_of_another_size_are_refused(tiny, systems, refused, export_wor
     learnt = SubwordsConfig(vocabulary_size=55, joint=True)
     subwords.learn(learnt, tiny.corpus / "train.de", tiny.corpus / "train.en", tmp_path / "subwords")
     for stage, words in (
-        ("distill", distill_words(tiny, systems, tmp_path / "out.jsonl")),
+        (
+            "distill",
+            distill_words(systems["transformer"], tiny.folder, tiny.corpus / "train.de", tmp_path / "out.jsonl"),
+        ),
         ("export_bundle", export_words(systems["transformer"], None, tmp_path / "bundle")),
     ):
         words[words.index("--subwords") + 1] = str(tmp_path / "subwords")
