@@ -22,11 +22,11 @@ from workflow_src.data.bleu import corpus_bleu
 from workflow_src.data.characters import key
 from workflow_src.data.drops import left_out, notable, units, words
 from workflow_src.data.drops import warn_of_losses as warn_of_left_out
+from workflow_src.data.groups import Counts, hashes
 from workflow_src.data.lines import check_parallel, count_lines, read_lines, zipped_lines
 from workflow_src.data.normalise import Normaliser, clean, drop_reason, normaliser_of
 from workflow_src.data.placeholders import words as counted_placeholders
 from workflow_src.data.raw import Places, RawSummary
-from workflow_src.data.repeats import Counts, hashes
 from workflow_src.data.split_writer import (
     NormaliseSettings,
     Writer,

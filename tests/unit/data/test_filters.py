@@ -16,7 +16,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from workflow_src.data.characters import letters, letters_outside, visible
 from workflow_src.data.cleaning import Step, clean, steps_of
 from workflow_src.data.filters.language import LANGUAGES, model_code
-from workflow_src.data.repeats import Counts
+from workflow_src.data.groups import Counts
 from workflow_src.data.toy import grammar
 from workflow_src.errors import DeclarationError
 from workflow_src.registry import filters

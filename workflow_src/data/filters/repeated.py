@@ -30,7 +30,7 @@ def conflict(settings: Settings, _languages: tuple[str, str]) -> str | None:
 def check(settings: Settings, _languages: tuple[str, str]) -> Check:
     import numpy as np
 
-    from workflow_src.data.repeats import Counts, hashes
+    from workflow_src.data.groups import Counts, hashes
 
     form: Callable[[str], str] = bare if settings.compare == "near" else str
     limits = {name: limit for name in ("pairs", "source", "target") if (limit := getattr(settings, name)) is not None}
