@@ -69,8 +69,12 @@ def read_shards(
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if provenance.get("shard") != [number, len(paths)]:
             raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
-    _check_provenance(paths, records, settings, inputs)
-    _check_same_device(paths, records)
+    digests = {name: sha256(path) for name, path in inputs.items()}
+    differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
+    _check(paths, differences, " and run again")
+    machines = [f"on {str(record.get('device')).split(':')[0]} in {record.get('precision')}" for record in records]
+    others = [None if machine == machines[0] else f"{machine}, and {paths[0]} {machines[0]}" for machine in machines]
+    _check(paths, others, ", or the others, and run again on one kind of machine")
     total = count_lines(inputs["source"]) if pairs is None else pairs
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
@@ -84,27 +88,13 @@ def read_shards(
             raise ArtifactError(path, f"has {count} lines, {last - first} were expected", AGAIN)
 
 
-def _check_provenance(paths: list[Path], records: list[dict[str, Any]], settings: Any, inputs: dict[str, Path]) -> None:
-    digests = {name: sha256(path) for name, path in inputs.items()}
-    differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
-    outdated = [path for path, difference in zip(paths, differences, strict=True) if difference]
-    if not outdated:
-        return
-    difference = next(filter(None, differences))
-    if len(outdated) == 1:
-        raise ArtifactError(outdated[0], f"was made {difference}", AGAIN)
-    names = ", ".join(path.name for path in outdated)
-    raise ArtifactError(outdated[0], f"was made {difference}", f"delete {names} and run again")
-
-
-def _check_same_device(paths: list[Path], records: list[dict[str, Any]]) -> None:
-    machines = [f"on {str(record.get('device')).split(':')[0]} in {record.get('precision')}" for record in records]
-    others = [path for path, machine in zip(paths, machines, strict=True) if machine != machines[0]]
-    if others:
-        machine = machines[paths.index(others[0])]
-        names = ", ".join(path.name for path in others)
-        fix = f"delete {names}, or the others, and run again on one kind of machine"
-        raise ArtifactError(others[0], f"was made {machine}, and {paths[0]} {machines[0]}", fix)
+def _check(paths: list[Path], differences: list[str | None], fix: str) -> None:
+    """Raises ArtifactError for the first shard with a difference; `fix` follows the names of all that have one."""
+    different = [path for path, difference in zip(paths, differences, strict=True) if difference]
+    if different:
+        names = ", ".join(path.name for path in different)
+        problem = f"was made {next(filter(None, differences))}"
+        raise ArtifactError(different[0], problem, f"delete {names}{fix}")
 
 
 def _difference(
