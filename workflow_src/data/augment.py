@@ -49,7 +49,7 @@ def augmented(
     draw = random.Random(hashlib.blake2b(text.encode("utf-8"), digest_size=8).digest())
     modifier = _drawn(settings, draw.random())
     changed_source, changed_target = source, target
-    if modifier in CASES:
+    if modifier is not None and modifier in CASES:
         change = CASES[modifier]
         # A span of the source stays in the target too, where it may be an ordinary word.
         spans = placeholders.spans(source) if placeholders else []

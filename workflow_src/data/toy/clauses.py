@@ -321,7 +321,7 @@ def _states() -> Iterator[Rule]:
     for tense, word, be in (("present", "sein", BE), ("past", "waren", WAS)):
         for agreement, finite in zip(AGREEMENT_WEIGHTS, FINITE[word].split(), strict=True):
             be_form = be[agreement]
-            german = {"sv": [((0, ""), finite, (1, ""))], "inv": [(finite, (0, ""), (1, ""))]}
+            german: dict[str, list[Pattern]] = {"sv": [((0, ""), finite, (1, ""))], "inv": [(finite, (0, ""), (1, ""))]}
             german["last"] = [((0, ""), (1, ""), finite)]
             statement: list[Pattern] = [((0, ""), be_form, (1, ""))]
             english: dict[str, list[Pattern]] = {

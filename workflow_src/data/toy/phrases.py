@@ -151,8 +151,9 @@ def noun_phrases() -> Iterator[Rule]:
                     symbol = ("DP", name, case, number, kind)
                     for gender in sorted({noun.gender for noun in members}) if number == "sg" else "p":
                         slot = ("NB", case, gender, declension, kind)
-                        german = (*determiner(name, case, gender), (0, ""))
-                        english = [(*article, (0, "")) for article in _english_determiner(name, number == "pl")]
+                        german: Pattern = (*determiner(name, case, gender), (0, ""))
+                        articles = _english_determiner(name, number == "pl")
+                        english: list[Pattern] = [(*article, (0, "")) for article in articles]
                         share = sum(noun.gender == gender for noun in members) if number == "sg" else 1
                         yield Rule(symbol, (slot,), {"": [german]}, {"": english}, share, head=0)
                     if weight:
