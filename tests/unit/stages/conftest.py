@@ -140,47 +140,20 @@ def _timed(name, decode, settings):
         {"shortest": n, "longest": n + 3, "mean_length": n + 1.5, "sentences": 50, "latency_ms": ms * n / 8}
         for n in (4, 8)
     ]
-    figures = {
-        "by_length": bins,
-        "latency_ms": ms,
-        "latency_mean": ms,
-        "latency_std": ms / 3,
-        "latency_rounds": [1.01 * ms, 0.98 * ms, ms],
-        "sentences_per_second": 4000 / ms,
-    }
-    return (
-        {"system": name, "name": decode, "speedup": 10.5 / ms, "batch": 64, "failed_batch": None, "subword_share": 0.05}
-        | figures
-        | settings
-    )
+    figures = {"latency_std": ms / 3, "latency_rounds": [1.01 * ms, 0.98 * ms, ms], "subword_share": 0.05}
+    figures |= {"sentences_per_second": 4000 / ms, "speedup": 10.5 / ms}
+    return reports.timed(name, decode, ms, by_length=bins, **figures)
 
 
 def _speed(rows):
-    protocol = {
-        "name": "cpu-1-thread",
-        "engines": {},
-        "not_timed": [],
-        "sentences": 200,
-        "warmup": 10,
-        "repeats": 5,
-        "batch": 64,
-        "threads": 1,
-        "device": "cpu",
-        "device_name": None,
-        "precision": "float32",
-        "baseline": {"system": "teacher", "name": "beam-4"},
-        "other_load_cores": [0.01, 0.12],
-        "redone_rounds": 1,
-        "disturbed_above_cores": 0.25,
-    }
     costs = [
         {"system": system, "search": system.replace("lvm", "delta"), "ms_per_step": cost}
         for system, cost in (("lvm", 1.8), ("score", 0.6))
     ]
-    step_costs = {"failure": None, "costs": costs, "ratios": []}
+    protocol = {"baseline": {"system": "teacher", "name": "beam-4"}, "other_load_cores": [0.01, 0.12]}
+    speed = reports.speed(*rows, costs={"costs": costs, "ratios": []}, redone_rounds=1, **protocol)
     provenance = {"hardware": {"processor": "A CPU"}}
-    measurement = {"rows": rows, "protocol": protocol, "step_costs": step_costs}
-    return {"format": SPEED_FORMAT, "protocols": [measurement], "provenance": provenance}
+    return speed.model_dump(mode="json") | {"format": SPEED_FORMAT, "provenance": provenance}
 
 
 def _traces():
