@@ -8,11 +8,7 @@ import tracemalloc
 import pytest
 from stage_words import start_stage
 
-from workflow_src.config.datasets import DatasetFiles, RemoteFile
-from workflow_src.config.files import CONFIG_FOLDER, read_yaml
-from workflow_src.data.download import present
 from workflow_src.data.drops import left_out
-from workflow_src.registry import filters
 from workflow_src.stages import clean, download, normalise
 
 RAW = {
@@ -25,10 +21,6 @@ RAW = {
 }
 DOWNLOADS = {"talks": {"url": "https://example.org/talks.tgz", "bytes": 7, "check": "md5"}}
 FILTERS = [["garbled", {}], ["copies", {}], ["numbers", {}], ["repeated", {}]]
-
-
-def start(stage, words):
-    start_stage(stage, words)
 
 
 @pytest.fixture
@@ -46,16 +38,14 @@ def raw(tmp_path):
     return folder
 
 
-def run(folder, steps=FILTERS, code=0, languages=("de", "en")):
-    settings = {"languages": languages, "clean": steps}
+def words_of(folder, steps=FILTERS):
+    settings = {"languages": ("de", "en"), "clean": steps}
     words = ["--settings", json.dumps(settings), "--raw", str(folder / "raw/raw.json")]
-    words += ["--summary", str(folder / "clean/raw.json"), "--log", str(folder / "log")]
-    if code:
-        with pytest.raises(SystemExit) as exit_info:
-            start(clean, words)
-        assert exit_info.value.code == code and not (folder / "clean" / "raw.json").exists()
-        return None
-    start(clean, words)
+    return [*words, "--summary", str(folder / "clean/raw.json"), "--log", str(folder / "log")]
+
+
+def run(folder, steps=FILTERS):
+    start_stage(clean, words_of(folder, steps))
     return json.loads((folder / "clean" / "raw.json").read_text())
 
 
@@ -96,11 +86,11 @@ def test_normalise_reads_what_is_left_and_passes_the_counts_on(tmp_path, raw):
     cleaning = run(tmp_path)["cleaning"]
     settings = {"languages": ["de", "en"], "normalisation": {}}
     words = ["--settings", json.dumps(settings), "--summary", str(tmp_path / "corpus/corpus.json")]
-    start(normalise, [*words, "--raw", str(tmp_path / "clean/raw.json")])
+    start_stage(normalise, [*words, "--raw", str(tmp_path / "clean/raw.json")])
     corpus = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
     assert corpus["cleaning"] == cleaning and corpus["pairs"]["train"] == 3
     assert corpus["read"]["train"] == 8 and corpus["dropped"]["train"] == {"minimum_score": 2, "cleaning": 3}
-    start(normalise, [*words, "--raw", str(tmp_path / "raw/raw.json")])
+    start_stage(normalise, [*words, "--raw", str(tmp_path / "raw/raw.json")])
     assert "cleaning" not in json.loads((tmp_path / "corpus" / "corpus.json").read_text())
 
 
@@ -119,12 +109,11 @@ def test_filters_work_one_after_the_other_in_their_order(tmp_path, raw):
     assert run(tmp_path, [["garbled", {}], ["repeated", {}]])["pairs"]["train"] == 1
 
 
-def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, capsys):
-    run(tmp_path, [["copies", {}], ["length", {"min_words": 50}]], code=1)
-    message = "have nothing left: recipe.clean.length leaves out 5 of 5; change its settings, or remove it."
-    assert message in capsys.readouterr().err
-    run(tmp_path, [["capitol", {}]], code=1)
-    assert "recipe.clean.capitol: no filter; " in capsys.readouterr().err
+def test_a_text_of_which_nothing_is_left_is_an_error_that_names_the_filter(tmp_path, raw, refused):
+    words = words_of(tmp_path, [["copies", {}], ["length", {"min_words": 50}]])
+    refused("clean", words, problem="have nothing left: recipe.clean.length leaves out 5 of 5")
+    refused("clean", words_of(tmp_path, [["capitol", {}]]), setting="recipe.clean.capitol")
+    assert not (tmp_path / "clean" / "raw.json").exists()
 
 
 def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
@@ -136,14 +125,14 @@ def test_scores_of_a_table_reach_the_filter(tmp_path, monkeypatch):
     table = {"table": "x.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
     dataset = {"name": "mine", "languages": ["de", "en"], "train": [table, texts], "dev": [texts], "test": [texts]}
     words = ["--languages", "de", "en", "--summary", "raw/raw.json", "--settings", json.dumps(dataset)]
-    start(download, [*words, "--scores", "True"])
+    start_stage(download, [*words, "--scores", "True"])
     assert (tmp_path / "raw" / "train.scores").read_text() == "0.9\n-0.001\nnan\n\n"
     assert "train.scores" in json.loads((tmp_path / "raw" / "raw.json").read_text())["sha256"]
     summary = run(tmp_path, [["score", {"minimum": 0.5}]])
     assert (tmp_path / "clean" / "train.de").read_text() == "eins\nvier\n"
     assert summary["cleaning"][0]["dropped"] == {"minimum": 2}
     assert "train.scores" in summary["provenance"]["inputs"]
-    start(download, [*words, json.dumps(dataset | {"train": [texts]})])
+    start_stage(download, [*words, json.dumps(dataset | {"train": [texts]})])
     assert not (tmp_path / "raw" / "train.scores").exists()
 
 
@@ -156,30 +145,3 @@ def test_pairs_are_streamed(tmp_path, raw):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8e6
-
-
-def test_texts_of_kde_lose_what_is_no_text_or_no_translation(tmp_path, monkeypatch):
-    """A real corpus that nobody cleaned, where a mirror has it."""
-    dataset = read_yaml(CONFIG_FOLDER / "datasets/kde4.yaml")
-    mirrors = download.mirror_folders([])
-    files = {code: RemoteFile(**dataset["files"][code]) for code in ("tr", "en")}
-    if not all(present(file, tmp_path, mirrors) for file in files.values()):
-        pytest.skip(f"no mirror has KDE's texts ({download.MIRRORS_VARIABLE})")
-    monkeypatch.chdir(tmp_path)
-    settings = {name: dataset[name] for name in DatasetFiles.model_fields if name in dataset}
-    start(download, ["--settings", json.dumps(settings), "--languages", "tr", "en", "--summary", "raw/raw.json"])
-    every = [name for name, filter in filters().items() if not filter.needs]
-    # Repairs first; then what is cheap.
-    order = sorted(every, key=lambda name: (name not in ("garbled", "invisible"), name == "language"))
-    summary = run(tmp_path, [[name, {}] for name in order], languages=("tr", "en"))
-    steps = {step["filter"]: step for step in summary["cleaning"]}
-    kept = summary["pairs"]["train"]
-    assert kept + sum(sum(step["dropped"].values()) for step in steps.values()) == 23_219 and 17_500 < kept < 19_000
-    sides = ((tmp_path / f"clean/train.{code}").read_text().splitlines() for code in ("tr", "en"))
-    pairs = list(zip(*sides, strict=True))
-    assert len(set(pairs)) == kept and not any(source == target for source, target in pairs)
-    assert steps["garbled"]["repaired"] > 30 and not any(
-        "&quot;" in side or "&lt;" in side for p in pairs for side in p
-    )
-    # Turkish has letters that English lacks: few of these strings are in another script or language.
-    assert not steps["script"]["dropped"] and sum(steps["language"]["dropped"].values()) < 100

@@ -34,25 +34,35 @@ def texts(tmp_path):
     return tmp_path
 
 
-def run(models, folder, split, max_length=22, code=0, capsys=None, more=(), **settings):
+def words_of(models, folder, split, max_length=22, more=(), **settings):
     settings = {"max_length": max_length} | settings
     words = ["--settings", json.dumps(settings), "--subwords", str(models), "--languages", "de", "en", "--split", split]
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
-    words += ["--output-prefix", str(folder / "out" / split), *more]
-    if not code:
-        start_stage(encode, words)
-        return EncodedCorpus.open(folder / "out" / split)
-    with pytest.raises(SystemExit) as exit_info:
-        start_stage(encode, words)
-    assert exit_info.value.code == code
-    assert not (folder / "out").exists() or list((folder / "out").iterdir()) == []
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and error.startswith("error: ")
-    return error
+    return [*words, "--output-prefix", str(folder / "out" / split), *more]
+
+
+def run(models, folder, split, *arguments, **more):
+    start_stage(encode, words_of(models, folder, split, *arguments, **more))
+    return EncodedCorpus.open(folder / "out" / split)
+
+
+@pytest.fixture
+def refusal(models, texts, refused):
+    """The sentence of the error of `texts`, of which nothing is written."""
+
+    def run(split, max_length=22, places=None, more=(), **settings):
+        if places:
+            (texts / "corpus.json").write_text(json.dumps({"places": places}))
+            more = [*more, "--corpus-summary", str(texts / "corpus.json")]
+        error = refused("encode", words_of(models, texts, split, max_length, more, **settings))
+        assert not (texts / "out").exists() or list((texts / "out").iterdir()) == []
+        return str(error)
+
+    return run
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 8192])
-def test_training_pairs_keep_their_order_without_those_that_cannot_be_used(models, texts, monkeypatch, chunk):
+def test_training_pairs_keep_their_order_without_those_that_cannot_be_used(models, texts, monkeypatch, chunk, capsys):
     monkeypatch.setattr(encode, "CHUNK", chunk)
     learned = subwords.Subwords.load(models)
     source, target = learned.encode_source(GERMAN), learned.encode_target(ENGLISH)
@@ -66,20 +76,12 @@ def test_training_pairs_keep_their_order_without_those_that_cannot_be_used(model
     summary = corpus.summary
     reasons = ("source-too-long", "target-too-long", "source-empty", "target-empty")
     assert summary["dropped"] == dict.fromkeys(reasons, 1)
+    assert left_out(summary["dropped"]) in capsys.readouterr().err
     assert summary["pairs"] == 2
     assert summary["source_tokens"] == len(source[0]) + len(source[5])
     assert summary["subwords_digest"] == learned.digest
     assert summary["source_vocabulary"] == summary["target_vocabulary"] == 50
     assert summary["provenance"]["inputs"]["source"]["path"] == str(texts / "de")
-
-
-def test_limit_is_the_longest_that_is_kept(models, texts):
-    (texts / "de").write_text("der Hund schläft\n")
-    (texts / "en").write_text("it\n")
-    length = len(subwords.Subwords.load(models).encode_source(["der Hund schläft"])[0])
-    assert len(run(models, texts, "train", length)) == 1
-    with pytest.raises(SystemExit):
-        run(models, texts, "train", length - 1)
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
@@ -91,40 +93,32 @@ def test_dev_and_test_keep_every_pair(models, texts, split):
     assert corpus.summary["dropped"] == {}
 
 
-def refused(models, texts, split, capsys, longest, places=None, **options) -> str:
-    more = ["--longest", str(longest)]
-    if places:
-        (texts / "corpus.json").write_text(json.dumps({"places": places}))
-        more += ["--corpus-summary", str(texts / "corpus.json")]
-    return run(models, texts, split, code=1, capsys=capsys, more=more, **options)
-
-
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_files(models, texts, split, capsys):
+def test_lines_of_dev_and_test_that_no_model_can_read_are_named_in_the_users_files(models, texts, split, refusal):
     learned = subwords.Subwords.load(models)
     lengths = [[len(ids) for ids in side] for side in (learned.encode_source(GERMAN), learned.encode_target(ENGLISH))]
     longest = max(map(max, lengths)) - 1
     # The German side of the second pair, which is line 7 of the user's file, and the English one of the third.
     assert lengths[0][1] == lengths[1][2] == longest + 1
     places = {split: [[0, "a.de", "a.en", 1], [1, "my own.de", "my own.en", 7], [2, "a.de", "a.en", 3]]}
-    message = refused(models, texts, split, capsys, longest, places)
+    message = refusal(split, places=places, more=["--longest", str(longest)])
     assert f"my own.de, line 7, ({split}) has {longest + 1} subwords, the first of 2 such pairs" in message
     assert f"take at most {longest} " in message and f"max_characters: {len(GERMAN[1]) - 1}." in message
     # Without places, the text itself is named.
-    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest)
-    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest, {split: []})
+    assert f"{texts / 'de'}, line 2, ({split})" in refusal(split, more=["--longest", str(longest)])
+    assert f"{texts / 'de'}, line 2, ({split})" in refusal(split, places={split: []}, more=["--longest", str(longest)])
     # Also those of generated corpora, whose lines come from no file.
     unnamed = {split: [[0, "", "", 1]]}
-    assert f"{texts / 'de'}, line 2, ({split})" in refused(models, texts, split, capsys, longest, unnamed)
+    assert f"{texts / 'de'}, line 2, ({split})" in refusal(split, places=unnamed, more=["--longest", str(longest)])
     assert len(run(models, texts, split, more=["--longest", str(longest + 1)])) == len(GERMAN)
 
 
-def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_too_long(models, texts, capsys):
+def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_too_long(models, refusal):
     learned = subwords.Subwords.load(models)
     sides = zip(learned.encode_source(GERMAN), learned.encode_target(ENGLISH), strict=True)
     lengths = [max(map(len, pair)) for pair in sides]
     for longest in range(1, max(lengths)):
-        message = refused(models, texts, "test", capsys, longest)
+        message = refusal("test", more=["--longest", str(longest)])
         pairs = sum(length > longest for length in lengths)
         assert (f", the first of {pairs} such pairs" in message) == (pairs > 1)
         offered = int(message.split("max_characters: ")[1].rstrip(".\n"))
@@ -141,8 +135,8 @@ def test_the_number_of_characters_that_is_offered_leaves_out_every_line_that_is_
         )
 
 
-def test_a_max_length_that_is_more_than_models_can_read_is_reported(models, texts, capsys):
-    message = refused(models, texts, "train", capsys, 20, max_length=60)
+def test_a_max_length_that_is_more_than_models_can_read_is_reported(models, texts, refusal):
+    message = refusal("train", max_length=60, more=["--longest", "20"])
     assert "which recipe.max_length, 60, allows" in message and "lower recipe.max_length to 20" in message
     assert run(models, texts, "train", max_length=20, more=["--longest", "20"]).summary["pairs"] >= 1
 
@@ -193,24 +187,17 @@ def test_other_texts_take_the_max_length_that_follows_the_raw_pairs(models, tmp_
 
 
 @pytest.mark.parametrize("content", [[], {"pairs": 3}])
-def test_files_of_another_kind_are_refused_by_their_names(models, texts, capsys, content):
+def test_files_of_another_kind_are_refused_by_their_names(texts, refusal, content):
     (texts / "other.json").write_text(json.dumps(content))
     other = str(texts / "other.json")
-    assert f"{other} cannot be used (" in run(models, texts, "train", "auto", 1, capsys, ["--measured", other])
+    assert f"{other} cannot be used (" in refusal("train", "auto", more=["--measured", other])
     more = ["--corpus-summary", other, "--longest", "2"]
-    assert f"{other} cannot be used (" in run(models, texts, "test", 22, 1, capsys, more)
+    assert f"{other} cannot be used (" in refusal("test", more=more)
 
 
 def test_max_length_auto_leaves_it_to_trainings_what_models_can_read(models, tmp_path):
     pairs_of_lengths(tmp_path, [1, 90])
     assert len(run(models, tmp_path, "train", "auto", more=["--longest", "63"])) == 2
-
-
-def test_the_summary_counts_what_is_left_out_by_reason(models, texts, capsys):
-    run(models, texts, "train", 22)
-    message = capsys.readouterr().err
-    reasons = ("source-empty", "target-empty", "source-too-long", "target-too-long")
-    assert left_out(dict.fromkeys(reasons, 1)) in message
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8192])
@@ -242,7 +229,7 @@ def test_a_modifier_that_changes_no_pair_is_named(models, texts, capsys, last, w
     assert ("warning: training.augment.no_accents" in capsys.readouterr().err) == warned
 
 
-def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(models, texts, capsys):
+def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(models, texts, refusal):
     (texts / "de").write_text("der Hund schläft\nja\n", encoding="utf-8")
     (texts / "en").write_text("the dog sleeps\nyes\n", encoding="utf-8")
     augment = {"upper": 1}
@@ -254,24 +241,13 @@ def test_which_pairs_are_augmented_does_not_depend_on_what_models_can_read(model
     assert enough.summary["digest"] == free.summary["digest"]
     # A changed pair that is too long for a model ends the job as others do, and does not stay unchanged.
     (texts / "out").rename(texts / "before")
-    capsys.readouterr()
-    error = refused(models, texts, "train", capsys, longest - 1, max_length=40, augment=augment)
+    error = refusal("train", max_length=40, augment=augment, more=["--longest", str(longest - 1)])
     assert f"lower recipe.max_length to {longest - 1}" in error
 
 
-def test_nothing_left_to_train_on(models, texts, capsys):
-    error = run(models, texts, "train", 2, 1, capsys)
+def test_nothing_left_to_train_on(refusal):
+    error = refusal("train", 2)
     assert "have no pair left" in error and "5 source-too-long" in error and "recipe.max_length, which is 2" in error
-
-
-def test_texts_that_do_not_match(models, texts, capsys):
-    (texts / "en").write_text("a\nb\n")
-    assert f"{texts / 'de'} has 6 lines, and {texts / 'en'} has 2" in run(models, texts, "dev", code=1, capsys=capsys)
-
-
-def test_missing_subwords(texts, capsys):
-    error = run(texts / "none", texts, "train", code=1, capsys=capsys)
-    assert f"{texts / 'none' / 'subwords.json'} " in error and "exist" in error
 
 
 def test_placeholders_of_training_pairs_need_a_partner_and_those_of_dev_do_not(tmp_path, capsys):
@@ -322,10 +298,10 @@ def test_a_users_own_target_is_brought_to_the_form_of_references(models, tmp_pat
     assert run(models, tmp_path, "dev", **own).target(0).tolist() != expected[0]
 
 
-def test_a_users_own_target_in_another_format_is_named_and_not_called_misaligned(models, tmp_path, capsys):
+def test_a_users_own_target_in_another_format_is_named_and_not_called_misaligned(refusal, tmp_path):
     (tmp_path / "de").write_text("der Hund\nja\n", encoding="utf-8")
     (tmp_path / "en").write_bytes("the dog\nyes\n".encode("utf-16"))
-    assert "is text in UTF-16, not in UTF-8" in run(models, tmp_path, "train", code=1, capsys=capsys, own_target={})
+    assert "is text in UTF-16, not in UTF-8" in refusal("train", own_target={})
 
 
 def test_own_targets_follow_the_rules_of_their_language(models, tmp_path):

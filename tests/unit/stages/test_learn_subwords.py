@@ -11,10 +11,6 @@ from workflow_src.data.subwords import Subwords
 from workflow_src.stages import learn_subwords as stage
 
 
-def start(words):
-    start_stage(stage, words)
-
-
 @pytest.fixture
 def texts(tmp_path):
     (tmp_path / "de").write_text("der Hund schläft\nder Hund liest\n" * 5, encoding="utf-8")
@@ -22,20 +18,14 @@ def texts(tmp_path):
     return tmp_path
 
 
-def run(folder, code=0, capsys=None, **settings):
+def words_of(folder, **settings):
     words = ["--settings", json.dumps({"vocabulary_size": 40} | settings), "--log", str(folder / "logs" / "learn.log")]
     words += ["--source", str(folder / "de"), "--target", str(folder / "en")]
-    words += ["--output-folder", str(folder / "results" / "subwords"), "--threads", "1"]
-    if not code:
-        start(words)
-        return None
-    with pytest.raises(SystemExit) as exit_info:
-        start(words)
-    assert exit_info.value.code == code
-    assert not (folder / "results" / "subwords").exists()
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and error.startswith("error: ")
-    return error
+    return [*words, "--output-folder", str(folder / "results" / "subwords"), "--threads", "1"]
+
+
+def run(folder, **settings):
+    start_stage(stage, words_of(folder, **settings))
 
 
 def test_learns(texts, capsys):
@@ -117,22 +107,11 @@ def test_each_language_has_a_size_that_fits_it(texts):
     assert separate.target_size < separate.source_size <= 500
 
 
-def test_vocabulary_too_large(texts, capsys):
-    error = run(texts, 1, capsys, vocabulary_size=4000)
-    assert "recipe.subwords.vocabulary_size is 4000: " in error
-
-
-def test_texts_that_do_not_match(texts, capsys):
-    (texts / "en").write_text("the dog\n")
-    error = run(texts, 1, capsys)
-    assert f"{texts / 'de'} has 10 lines, and {texts / 'en'} has 1" in error
-
-
-def test_text_that_is_not_utf8(texts, capsys):
+def test_text_that_is_not_utf8(texts, refused):
     (texts / "en").write_bytes(b"the dog\n" * 9 + b"caf\xe9\n")
     for settings in ({}, {"method": "subword-nmt", "model": "bpe", "vocabulary_size": 100}):
-        error = run(texts, 1, capsys, **settings)
-        assert f"{texts / 'en'}, line 10, " in error and "UTF-8" in error and " 76 " in error
+        refused("learn_subwords", words_of(texts, **settings), path=f"{texts}/en", line=10, mentions=("UTF-8", " 76 "))
+    assert not (texts / "results" / "subwords").exists()
 
 
 def copy_words(folder):
@@ -145,23 +124,21 @@ def copy_words(folder):
     return [*words, "--subwords-from", str(folder / "results/subwords/subwords.json")]
 
 
-def test_subwords_of_another_corpus_are_copied(texts, capsys):
+def test_subwords_of_another_corpus_are_copied(texts, refused):
     run(texts)
     before, words = Subwords.load(texts / "results/subwords"), copy_words(texts)
-    start(["--settings", '{"vocabulary_size": 40}', *words])
+    start_stage(stage, ["--settings", '{"vocabulary_size": 40}', *words])
     copied = Subwords.load(texts / "other" / "subwords")
     # Weights trained with one fit the other.
     assert copied.digest == before.digest and copied.names() == before.names()
     assert list(copied.description["provenance"]["inputs"]) == ["subwords"]
     assert copied.description["provenance"]["settings"] == before.description["provenance"]["settings"]
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        start(["--settings", '{"vocabulary_size": 30}', *words])
-    assert "recipe.subwords.vocabulary_size is 30: " in capsys.readouterr().err
+    fields = {"setting": "recipe.subwords.vocabulary_size", "value": 30}
+    refused("learn_subwords", ["--settings", '{"vocabulary_size": 30}', *words], **fields)
 
 
 @pytest.mark.parametrize("size", [82, "auto"])
-def test_stated_settings_are_those_that_the_copied_subwords_were_learned_with(texts, capsys, size):
+def test_stated_settings_are_those_that_the_copied_subwords_were_learned_with(texts, refused, size):
     """The setting counts, not the number of subwords that came of it."""
     for code in ("de", "en"):
         (texts / code).write_text("\n".join(WORDS * 4) + "\n")
@@ -175,12 +152,10 @@ def test_stated_settings_are_those_that_the_copied_subwords_were_learned_with(te
     before, words = Subwords.load(summary.parent), copy_words(texts)
     assert before.source_size != size
     for stated in (settings | {"character_coverage": 0.99}, settings, {"vocabulary_size": size}, {}):
-        start(["--settings", json.dumps(stated), *words])
+        start_stage(stage, ["--settings", json.dumps(stated), *words])
         assert Subwords.load(texts / "other/subwords").digest == before.digest
     differences = {"joint": True, "vocabulary_size": before.source_size, "character_coverage": 1.0}
     differences |= {"method": "sentencepiece", "model": "unigram"}
     for name, value in differences.items():
-        capsys.readouterr()
-        with pytest.raises(SystemExit):
-            start(["--settings", json.dumps({name: value}), *words])
-        assert f"recipe.subwords.{name} is " in capsys.readouterr().err
+        stated = ["--settings", json.dumps({name: value}), *words]
+        refused("learn_subwords", stated, setting=f"recipe.subwords.{name}", value=value)

@@ -86,16 +86,12 @@ DETAIL = {"without_repeated_subwords": "a"}
         (["a"], ["a"], ["x"], [json.dumps(DETAIL | {"placeholders": [1]})], r"hyp.jsonl, line 1, has placeholders"),
     ],
 )
-def test_bad_input_is_one_sentence_and_writes_nothing(files, capsys, hypotheses, references, sources, details, message):
+def test_bad_input_is_one_sentence_and_writes_nothing(
+    files, refused, tmp_path, hypotheses, references, sources, details, message
+):
     words = _words(files, hypotheses, references, sources, details)
-    with pytest.raises(SystemExit) as exit_info:
-        _run(words)
-    assert exit_info.value.code == 1
-    error = capsys.readouterr().err.strip()
-    assert error.startswith("error: ") and "\n" not in error
-    assert re.search(message, error)
-    with pytest.raises(FileNotFoundError):
-        open(words[-1])
+    assert re.search(message, str(refused("score_quality", words)))
+    assert not (tmp_path / "quality.json").exists()
 
 
 def test_translations_are_scored_without_repeated_subwords(tiny, tiny_bundles, run_stage, tmp_path):
@@ -130,5 +126,5 @@ def test_what_became_of_placeholders_is_summed(files, capsys):
         "missing": 1,
         "dropped": 2,
     }
-    assert "of 3 placeholders, 1 is missing; 2 symbols without any were dropped" in capsys.readouterr().err
+    assert "of 3 placeholders, 1 missing, 0 surplus; 2 symbols dropped" in capsys.readouterr().err
     assert "placeholders" not in _run(_words(files, lines, lines, ["a", "b"]))
