@@ -185,21 +185,6 @@ def test_further_metrics_are_compared_with_the_baseline_too(rows, compare):
     assert (tested["difference"], tested["p_value"]) == pytest.approx(expected) and tested["difference"] > 0
 
 
-@pytest.mark.parametrize(
-    ("change", "setting"),
-    [
-        ({"name": None}, "settings.rows[1].name"),
-        ({"baseline": ["teacher"]}, "settings.rows[1].baseline"),
-        ({"repetitions_removed": "all"}, "settings.rows[1].repetitions_removed"),
-        ({"delta": "delta-1"}, "settings.rows[1].delta"),
-    ],
-)
-def test_rows_that_cannot_be_compared_are_refused(rows, refused, tmp_path, change, setting):
-    row = {name: value for name, value in (rows[0][1] | change).items() if name not in change or value is not None}
-    error = refused("compare_rows", words_of(tmp_path, [rows[0][0], row]))
-    assert error.setting.startswith(setting) and not (tmp_path / "significance.json").exists()
-
-
 @pytest.mark.parametrize(("number", "name"), [(0, "translations"), (1, "translations"), (1, "details")])
 @pytest.mark.parametrize("lines", [1, 41])
 def test_a_row_of_another_number_of_lines_than_the_source_is_refused(rows, refused, tmp_path, number, name, lines):

@@ -58,29 +58,6 @@ def page_of():
     return lambda folder: Page((folder / "index.html").read_text(encoding="utf-8"))
 
 
-def test_a_report_says_what_was_not_timed_and_why(report_inputs, undrawn, tmp_path):
-    """Here nothing was, under any protocol."""
-    words = report_inputs({"teacher": "transformer", "lvm": "lvm"})
-    content = json.loads((tmp_path / "speed.json").read_text())
-    (measured,) = content["protocols"]
-    failed = [
-        {"system": row["system"], "name": row["name"], "engine": "eager", "batch": 64, "reason": "a fault"}
-        for row in measured["rows"]
-    ]
-    nothing = {
-        "rows": [],
-        "protocol": measured["protocol"] | {"not_timed": failed, "baseline": None, "other_load_cores": []},
-        "step_costs": {"failure": None, "costs": [], "ratios": []},
-    }
-    (tmp_path / "speed.json").write_text(json.dumps(content | {"protocols": [nothing]}))
-    folder = _build(words)
-    markdown = markdown_of(folder)
-    assert "No row could be timed." in markdown
-    assert f"| teacher: {GREEDY} | 1 CPU thread | eager | a fault | 64 |" in squeezed(markdown)
-    assert "<td>a fault</td>" in (folder / "index.html").read_text(encoding="utf-8")
-    assert "latency_ms" not in set(read_results(folder).figures["figure"])
-
-
 def test_full_report(report_inputs, page_of, tmp_path):
     folder = _build(report_inputs(expected={"score-4": 29.1}))
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}

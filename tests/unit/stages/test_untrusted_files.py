@@ -1,6 +1,7 @@
 """Files from others: pickles where weights or arrays are wanted are refused by the stages, and nothing in them runs."""
 
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -37,8 +38,6 @@ def test_initial_weights(trap, training_words, refused, tmp_path, name):
 
 
 def test_a_bundle(trap, tiny_bundles, tmp_path):
-    import shutil
-
     bundle = shutil.copytree(tiny_bundles["transformer"], tmp_path / "bundle")
     torch.save({"w": trap}, bundle / "model.bin")
     description = read_json(bundle / "bundle.json")
@@ -50,8 +49,6 @@ def test_a_bundle(trap, tiny_bundles, tmp_path):
 
 
 def test_arrays(trap, tiny, training_words, refused, tmp_path):
-    import shutil
-
     shutil.copytree(tiny.root / "encoded", tmp_path / "encoded")
     path = tmp_path / "encoded/train.source.offsets.npy"
     np.save(path, np.array([trap], dtype=object), allow_pickle=True)

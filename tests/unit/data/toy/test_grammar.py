@@ -220,21 +220,6 @@ def test_every_derivation_can_be_spoken():
     assert len(seen) > 1000
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"trian": 5}, "generator.trian: no such setting; allowed: dev, kinds, seed, test, train"),
-        ({"train": 0}, "generator.train is 0; "),
-        ({"seed": "x"}, "generator.seed is 'x'; "),
-        ({"kinds": ["simple"]}, "generator.kinds.* is 'simple'; allowed: adverb, complement"),
-        ({"kinds": []}, "generator.kinds is "),
-    ],
-)
-def test_bad_settings(settings, message):
-    with pytest.raises(InputError, match=message):
-        grammar.generate(settings)
-
-
 def test_kinds_of_sentences_are_those_that_are_drawn():
     """Subordination and negation have kinds of their own; the oracle judges sentences of every kind."""
     assert tuple(SENTENCES) == get_args(SentenceKind)
