@@ -93,17 +93,6 @@ def test_hypotheses_are_those_of_the_bundle(exported, teacher, lines):
     assert refused.value.setting == "return_origins"
 
 
-def test_lines_of_any_length_are_translated(exported, caplog):
-    """Sentences that are longer than those of training in parts."""
-    translator = Translator.load(exported, "cpu", threads=1)
-    line = "Der Hund.  Ein Mann."
-    sentences = translator.translate(["Der Hund.", "Ein Mann."])
-    assert not caplog.records
-    assert translator.translate([line, "Hund " * 60])[0] == "  ".join(sentences)
-    (record,) = caplog.records
-    assert "line 2 " in record.getMessage()
-
-
 def test_distilled_text_is_the_same_whoever_computes_it(tiny, teacher, run_stage, tmp_path):
     distilled = {}
     for engine in ("eager", "ctranslate2", "auto"):
