@@ -225,7 +225,6 @@ def context(step: int = 0, total: int = 100, seed: int = 0, frozen=None, roles=N
 
 
 def figure(terms: LossTerms, name: str) -> float:
-    """The value of a figure of a loss."""
     total, count = terms.means[name]
     return float(total / count)
 

@@ -87,7 +87,6 @@ def _change_around_spans(
 
 
 def upper(text: str, language: str) -> str:
-    """`text` in capitals."""
     dotted = text.replace("i", "İ") if two_letters(language) in DOTTED_I else text
     return unicodedata.normalize("NFC", dotted.upper())
 

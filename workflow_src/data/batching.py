@@ -19,11 +19,7 @@ Pairs = EncodedCorpus | Mixture
 
 
 def epoch_batches(
-    corpus: Pairs,
-    batch_tokens: int,
-    seed: int,
-    epoch: int,
-    rows: np.ndarray | None = None,
+    corpus: Pairs, batch_tokens: int, seed: int, epoch: int, rows: np.ndarray | None = None
 ) -> list[np.ndarray]:
     """Row numbers of every batch of an epoch, in the order of training; the same for the same (seed, epoch).
 

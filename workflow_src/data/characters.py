@@ -78,7 +78,6 @@ def word_counter(language: str) -> Callable[[str], int]:
 
 
 def letters(line: str) -> int:
-    """Letters of a line."""
     if line.isascii():
         return len(line.encode().translate(None, _NO_LETTERS))
     return len(line.translate(_LETTERS))

@@ -94,7 +94,6 @@ class RawCorpus:
             yield name, _generated_pairs(corpus[name], turn, where, name)
 
     def parts_of(self, split: str) -> Iterator[RawPair]:
-        """The pairs of the parts of a split."""
         for number in range(len(self.dataset.parts[split])):
             yield from self.part(split, number)
 
@@ -141,7 +140,6 @@ class RawCorpus:
                 yield RawPair(a, b, names, number)
 
     def _segments(self, part: TextPart, *names: str) -> Iterator[Iterator[Segment]]:
-        """The segments of the text of each language."""
         texts = []
         for name in names:
             with self._lines(name) as lines:
@@ -248,9 +246,7 @@ def _own_path(name: str, files: Iterable[str]) -> Path:
         if any(path.parent.glob(f"{glob.escape(path.name)}!*")):
             fix += ", and write a ! of its name as !!"
         raise ArtifactError(
-            name,
-            "does not exist and is no file of the dataset",
-            f"{fix}; did you mean {similar}?" if similar else fix,
+            name, "does not exist and is no file of the dataset", f"{fix}; did you mean {similar}?" if similar else fix
         )
     return path
 

@@ -106,7 +106,6 @@ class StoredRows:
         return len(self._ends) - 1
 
     def texts(self, row: int) -> list[str]:
-        """All texts of a row."""
         if self._written < len(self):
             with room_for(self._folder / "the rows that are split"):
                 self._file.flush()

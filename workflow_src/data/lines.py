@@ -72,7 +72,6 @@ def read_lines(path: str | Path, own: bool = False) -> Iterator[str]:
 
 
 def zipped_lines(*paths: Path) -> Iterator[tuple[str, ...]]:
-    """The lines of line-aligned files side by side."""
     return zip(*map(read_lines, paths), strict=True)
 
 

@@ -38,17 +38,14 @@ class Mixture:
 
     @property
     def digest(self) -> str:
-        """Digest of the contents of all texts."""
         return fingerprint([text.digest for text in self.texts])
 
     @functools.cached_property
     def source_lengths(self) -> np.ndarray:
-        """Subwords of every source sentence, without EOS (int32)."""
         return np.concatenate([text.source_lengths for text in self.texts])
 
     @functools.cached_property
     def target_lengths(self) -> np.ndarray:
-        """Subwords of every target sentence, without EOS (int32)."""
         return np.concatenate([text.target_lengths for text in self.texts])
 
     @property

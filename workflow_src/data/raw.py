@@ -59,10 +59,8 @@ class RawSummary(Lenient):
 
     @property
     def training(self) -> str:
-        """The name of the training text."""
         return next(name for name in self.pairs if name in TRAINING_SPLITS)
 
     @property
     def held_out(self) -> list[str]:
-        """Names of dev and test sets that the text has."""
         return [name for name in self.pairs if name not in TRAINING_SPLITS]

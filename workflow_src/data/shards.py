@@ -146,8 +146,4 @@ def distillation_files(model: Path, subwords: Path, source: Path) -> dict[str, P
 
 def scoring_files(model: Path, subwords: Path, pairs: Path) -> dict[str, Path]:
     """Files that scores of encoded pairs are made from, as `distillation_files`; `pairs` is their prefix."""
-    return {
-        "model": model,
-        "subwords": subwords / "subwords.json",
-        "pairs": pairs.with_name(f"{pairs.name}.json"),
-    }
+    return {"model": model, "subwords": subwords / "subwords.json", "pairs": pairs.with_name(f"{pairs.name}.json")}

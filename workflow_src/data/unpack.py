@@ -35,15 +35,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-DAMAGE = (
-    EOFError,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    gzip.BadGzipFile,
-    zlib.error,
-    lzma.LZMAError,
-    zstd.ZstdError,
-)
+DAMAGE = (EOFError, tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zstd.ZstdError)
 # The most that unpacking one .xz may take: `xz -9` needs 65 MiB. Zstandard's own limit is 128 MiB.
 MOST_MEMORY = 1 << 29
 DECOMPRESSORS: dict[str, Callable[[], Any]] = {

@@ -58,7 +58,6 @@ class Inputs(DeviceJobInputs):
 
 
 def opened(inputs: Inputs) -> Translator:
-    """The system, on the job's device."""
     machine, decode = inputs.machine, inputs.settings
     how = machine.device, machine.precision, machine.threads
     return open_translator(inputs.bundle, *how, decode.engine, decode.compute_type)

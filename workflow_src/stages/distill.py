@@ -22,13 +22,7 @@ from workflow_src.data.shards import SCORE, bounds, distillation_files, write_sh
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ArtifactError
 from workflow_src.jobs import DeviceJobInputs, log, log_progress, start
-from workflow_src.registry import (
-    default_engine,
-    distilling_engines,
-    distilling_search,
-    families,
-    import_object,
-)
+from workflow_src.registry import default_engine, distilling_engines, distilling_search, families, import_object
 from workflow_src.runtime.workers import blocks_of
 from workflow_src.serving.bundle import DESCRIPTION
 from workflow_src.spec import AUTOREGRESSIVE, MODEL, Engine, Family

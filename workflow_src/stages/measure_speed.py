@@ -187,10 +187,7 @@ def _operations_of_a_step(search: Search, series: str, folder: Path) -> float:
     length = max(1, min(COUNTED_LENGTH, *(max_positions(network) - 2 for network in networks.values())))
     fewer, more = (
         counting.search(
-            networks,
-            search.settings(**{series: search.first_value + steps}),
-            sizes.target + len(sizes.symbols),
-            length,
+            networks, search.settings(**{series: search.first_value + steps}), sizes.target + len(sizes.symbols), length
         )
         for steps in (0, 1)
     )

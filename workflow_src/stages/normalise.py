@@ -59,7 +59,6 @@ class Inputs(JobInputs):
 
 
 def normalisers_of(settings: NormaliseSettings) -> list[Normaliser]:
-    """One for each language."""
     return [normaliser_of(code, settings.normalisation, settings) for code in settings.languages]
 
 

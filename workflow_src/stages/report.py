@@ -61,7 +61,6 @@ class Inputs(JobInputs):
 
 
 def describe(material: Material, command_line: str) -> dict[str, Any]:
-    """The provenance of the results."""
     content = material.corpus.model_dump(mode="json", exclude_unset=True)
     texts = {
         key: content.get(key)

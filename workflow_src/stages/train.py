@@ -76,7 +76,6 @@ class Inputs(DeviceJobInputs):
 
 
 def description_of(prefix: Path) -> Path:
-    """The JSON file of an encoded corpus."""
     return prefix.with_name(prefix.name + ".json")
 
 
@@ -214,7 +213,6 @@ def _open_texts(inputs: Inputs) -> tuple[list[EncodedCorpus], EncodedCorpus, Sub
 
 
 def _validation(family: Family, inputs: Inputs, task: Task, dev: EncodedCorpus, subwords: Subwords) -> Validation:
-    """The figures on dev of a training."""
     from workflow_src.families.build import build_validation
     from workflow_src.training.dev import open_dev
 
@@ -291,16 +289,11 @@ def _training_description(config: TrainingConfig, progress: Progress, pairs: Tra
 
 
 def _write(inputs: Inputs, model: nn.Module, description: dict[str, Any], history: list[dict[str, Any]]) -> None:
-    """Write a system with its provenance."""
     from workflow_src.training.systems import write_system
 
     settings, files = recorded(inputs.settings), inputs.files
     write_system(
-        inputs.output_folder,
-        model,
-        description,
-        history,
-        lambda outputs: provenance(settings, files, outputs),
+        inputs.output_folder, model, description, history, lambda outputs: provenance(settings, files, outputs)
     )
 
 
@@ -346,12 +339,7 @@ def _description(inputs: Inputs, fields: set[str], model: nn.Module, subwords: S
 
 
 def _states(
-    inputs: Inputs,
-    config: TrainingConfig,
-    group: Group,
-    corpus: Pairs,
-    dev: EncodedCorpus,
-    subwords: Subwords,
+    inputs: Inputs, config: TrainingConfig, group: Group, corpus: Pairs, dev: EncodedCorpus, subwords: Subwords
 ) -> StateFolder:
     """The folder of the state, which settings, seed and contents of inputs tell from others."""
     from workflow_src.training.state import StateFolder

@@ -115,7 +115,6 @@ def fetch(file, folder, mirrors=(), **more):
 
 
 def put(folder, file, content=CONTENT):
-    """A file in a mirror folder."""
     path = folder / places(file)[0]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

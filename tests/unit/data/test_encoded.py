@@ -24,9 +24,7 @@ def prefix(tmp_path):
 
 
 @settings(max_examples=25)
-@given(
-    pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 69999), max_size=5)] * 2), max_size=12),
-)
+@given(pairs=st.lists(st.tuples(*[st.lists(st.integers(0, 69999), max_size=5)] * 2), max_size=12))
 def test_gives_back_what_was_written(tmp_path_factory, pairs):
     prefix = tmp_path_factory.mktemp("corpus") / "x"
     sources, targets = [s for s, _ in pairs], [t for _, t in pairs]

@@ -66,12 +66,7 @@ def test_french_has_spaces_before_some_marks():
     ("language", "kind", "line", "ordinary"),
     [
         ("ja", "words", JAPANESE[0], "誰が一番に着くか私には分かりません。"),
-        (
-            "ja",
-            "words",
-            "Tom Smith は New York で 3 月 に 生まれ た ?",
-            "Tom SmithはNew Yorkで3月に生まれた?",
-        ),
+        ("ja", "words", "Tom Smith は New York で 3 月 に 生まれ た ?", "Tom SmithはNew Yorkで3月に生まれた?"),
         ("th", "words", "ฉัน ไม่ รู้", "ฉันไม่รู้"),
         ("en", "moses", ENGLISH[0], "i can't tell who will arrive first."),
         ("en", "moses", ENGLISH[1], "Many animals, he said, have been destroyed."),

@@ -20,13 +20,7 @@ SETTINGS = {
         {"system": "score", "search": "score", "steps": 4, "step_size": 5.0},
         {"system": "lvm", "search": "delta", "steps": 2},
     ],
-    "teacher": {
-        "system": "teacher",
-        "name": "beam-4",
-        "search": "beam",
-        "beam": 4,
-        "max_length_ratio": 2.0,
-    },
+    "teacher": {"system": "teacher", "name": "beam-4", "search": "beam", "beam": 4, "max_length_ratio": 2.0},
 }
 
 

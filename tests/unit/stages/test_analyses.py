@@ -405,7 +405,6 @@ def test_a_missing_bundle_is_reported_in_a_sentence(run):
 
 @pytest.fixture
 def details(tiny_bundles, tiny, run_stage, tmp_path):
-    """Details of translations of dev by two systems."""
     paths = {}
     for family, settings in (("transformer", {"search": "greedy"}), ("lvm", {"search": "prior-mean"})):
         words = ["--settings", json.dumps(settings), "--bundle", str(tiny_bundles[family]), "--device", "cpu"]

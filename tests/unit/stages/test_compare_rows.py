@@ -63,7 +63,6 @@ def words_of(tmp_path, listed, further=(), **settings):
 
 @pytest.fixture
 def compare(run_stage, tmp_path):
-    """Compares rows; returns what was written."""
 
     def run(listed, further=(), **settings):
         run_stage("compare_rows", words_of(tmp_path, listed, further, **settings))

@@ -189,11 +189,7 @@ def test_a_model_by_name_is_downloaded_when_it_is_asked_for(stage, monkeypatch):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [
-        ("damaged", "RuntimeError: invalid header"),
-        ("no encoder", "couldn't connect"),
-        ("memory", "2 sentences"),
-    ],
+    [("damaged", "RuntimeError: invalid header"), ("no encoder", "couldn't connect"), ("memory", "2 sentences")],
 )
 def test_models_that_cannot_be_used_are_refused_in_a_sentence(stage, text, problem):
     stage.model.write_text(text)

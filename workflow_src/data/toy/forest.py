@@ -157,7 +157,6 @@ def count(node: Node, side: int, form: str) -> int:
 
 
 def wordings(node: Node, side: int, form: str) -> set[tuple[str, ...]]:
-    """All wordings of a forest on a side."""
     token_sequences: set[tuple[str, ...]] = set()
     for rule, children in node.options:
         for pattern in rule.patterns(side, form):
