@@ -204,15 +204,9 @@ def test_own_texts_tables_and_archives_follow_each_other(tmp_path, monkeypatch):
         archive.writestr("c/c.de", "fünf\u2028noch fünf\n")
         archive.writestr("c/c.en", "five\n")
     part = {"texts": {"de": "a.de", "en": "a.en.gz"}}
-    settings = own(
-        train=[
-            part,
-            {"table": "b.tsv", "columns": {"en": 1, "de": 2}},
-            {"texts": {"de": "c.zip!c.de", "en": "c.zip!c.en"}},
-        ],
-        dev=[part],
-        test=[part],
-    )
+    table = {"table": "b.tsv", "columns": {"en": 1, "de": 2}}
+    packed = {"texts": {"de": "c.zip!c.de", "en": "c.zip!c.en"}}
+    settings = own(train=[part, table, packed], dev=[part], test=[part])
     splits = collected(settings, ("de", "en"))
     first = [("eins", "one"), ("zwei", "two")]
     assert splits["train"] == [*first, ("drei", "three"), ("vier", "four"), ("fünf\u2028noch fünf", "five")]

@@ -23,42 +23,21 @@ from workflow_src.evaluation.report import analyses
 from workflow_src.registry import conventions
 from workflow_src.serving.translator import Translator
 from workflow_src.spec import Corpus, Texts
-from workflow_src.stages import export_bundle, measure_analysis
+from workflow_src.stages import measure_analysis
 from workflow_src.types import EOS
 
 DELTA = {"system": "lvm", "search": "delta", "model": "lvm"}
 SCORE = {"system": "score", "search": "score", "step_size": 0.5, "model": "lvm"}
 PRIOR = {"system": "lvm", "search": "prior-mean", "model": "lvm"}
+SCORED = {"remove_repetitions": "none", "bleu_tokeniser": "13a"}
+MAP = {"positions": 30, "steps": 1, "resolution": 5, "arrows": 3}
 SETTINGS = {
     "marginal": {"sentences": 4, "samples": 12, "steps": [2, 1, 0], "seed": 1, "searches": [DELTA, SCORE]},
     "tokens": {"sentences": 6, "steps": [1, 3], "searches": [DELTA, SCORE]},
-    "lengths": {
-        "sentences": 6,
-        "candidates": 3,
-        "steps": 1,
-        "remove_repetitions": "subwords",
-        "bleu_tokeniser": "13a",
-        "searches": [PRIOR, DELTA, SCORE],
-    },
+    "lengths": {**SCORED, "sentences": 6, "candidates": 3, "steps": 1, "searches": [PRIOR, DELTA, SCORE]},
     "samples": {"sentences": 6, "examples": 2, "steps": 1, "seed": 1, "searches": [SCORE]},
-    "convergence": {
-        "sentences": 5,
-        "samples": 3,
-        "steps": 3,
-        "seed": 1,
-        "remove_repetitions": "none",
-        "bleu_tokeniser": "13a",
-        "searches": [DELTA, SCORE],
-    },
-    "latent_space": {
-        "sentences": 4,
-        "sentence": None,
-        "positions": 30,
-        "steps": 1,
-        "resolution": 5,
-        "arrows": 3,
-        "searches": [SCORE],
-    },
+    "convergence": {**SCORED, "sentences": 5, "samples": 3, "steps": 3, "seed": 1, "searches": [DELTA, SCORE]},
+    "latent_space": {**MAP, "sentences": 4, "sentence": None, "searches": [SCORE]},
     "latent_paths": {"sentences": 6, "steps": [2, 1], "searches": [DELTA, SCORE]},
     "components": {"sentences": 6, "share": 0.9, "searches": [{"system": "lvm"}]},
 }
@@ -253,15 +232,24 @@ def test_a_latent_space_of_another_width_is_refused(run):
 
 
 @pytest.fixture(scope="module")
-def narrow_bundle(training_words, export_words, run_stage, tmp_path_factory):
+def bundle_of(training_words, export_words, run_stage, tmp_path_factory):
+    """Trains a system and exports it: its weights and its bundle."""
+
+    def make(family, base=None, **settings):
+        folder = tmp_path_factory.mktemp(family)
+        run_stage("train", training_words(family, folder, base=base, **settings))
+        run_stage("export_bundle", export_words(folder / "model.safetensors", base, folder / "bundle"))
+        return folder / "model.safetensors", folder / "bundle"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def narrow_bundle(bundle_of):
     """A score network and its base with latents of width 2, one of them an end symbol's."""
-    folder, weights = tmp_path_factory.mktemp("narrow"), {}
-    for family in ("lvm", "score"):
-        words = training_words(family, folder / family, base=weights.get("lvm"), model={"latent_dim": 2}, max_steps=2)
-        run_stage("train", words)
-        weights[family] = folder / family / "model.safetensors"
-    run_stage("export_bundle", export_words(weights["score"], weights["lvm"], folder / "bundle"))
-    return folder / "bundle"
+    settings = {"model": {"latent_dim": 2}, "max_steps": 2}
+    base, _ = bundle_of("lvm", **settings)
+    return bundle_of("score", base, **settings)[1]
 
 
 def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
@@ -277,14 +265,9 @@ def test_a_map_has_a_panel_for_the_end_symbol(run, narrow_bundle, tiny):
 
 
 @pytest.fixture(scope="module")
-def one_pass_bundle(training_words, export_words, run_stage, tmp_path_factory):
+def one_pass_bundle(bundle_of):
     """A model whose latents are those of source positions."""
-    folder = tmp_path_factory.mktemp("one-pass")
-    model = {"latent": "vae", "latent_dim": 5, "posterior_layers": 1}
-    run_stage("train", training_words("nat", folder, model=model, max_steps=2))
-    words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    start_stage(export_bundle, words)
-    return folder / "bundle"
+    return bundle_of("nat", model={"latent": "vae", "latent_dim": 5, "posterior_layers": 1}, max_steps=2)[1]
 
 
 def test_components_of_latents_of_either_side(run, tiny_bundles, one_pass_bundle, tiny):
@@ -469,16 +452,9 @@ def test_details_that_do_not_fit_are_reported_in_a_sentence(run, details, tmp_pa
 
 
 @pytest.fixture(scope="module")
-def more_bundles(tiny_bundles, training_words, export_words, run_stage, tmp_path_factory):
+def more_bundles(tiny_bundles, bundle_of):
     """Beside the usual ones, a model that translates at given lengths in one pass, and a second scorer."""
-    bundles = dict(tiny_bundles)
-    for family in ("cmlm", "seq2seq"):
-        folder = tmp_path_factory.mktemp(family)
-        run_stage("train", training_words(family, folder, max_steps=8))
-        words = export_words(folder / "model.safetensors", None, folder / "bundle")
-        start_stage(export_bundle, words)
-        bundles[family] = folder / "bundle"
-    return bundles
+    return tiny_bundles | {family: bundle_of(family, max_steps=8)[1] for family in ("cmlm", "seq2seq")}
 
 
 @pytest.mark.parametrize("removal", ["none", "subwords"])
@@ -532,13 +508,8 @@ def test_outputs_at_the_references_lengths_are_those_of_each_sentence_alone(
             for source, output, goal in zip(sources, outputs, goals, strict=True):
                 # Means are over the sentences of which all outputs, and the references, can be scored.
                 if source and max(len(output), len(goal)) <= longest:
-                    values.append(
-                        -float(
-                            model.log_probabilities(
-                                torch.tensor([[*source, EOS]]), torch.tensor([output], dtype=torch.int64)
-                            ).sum()
-                        )
-                    )
+                    sides = torch.tensor([[*source, EOS]]), torch.tensor([output], dtype=torch.int64)
+                    values.append(-float(model.log_probabilities(*sides).sum()))
                     tokens += len(output) + 1
         unscored = sum(not source or len(output) > longest for source, output in zip(sources, outputs, strict=True))
         assert energies["sentences"] == len(values) and energies["unscored"] == unscored >= 1

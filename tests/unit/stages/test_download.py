@@ -44,15 +44,8 @@ def settings(**change):
 
 
 def words(dataset, *options, languages=("de", "en")):
-    return [
-        "--settings",
-        json.dumps(dataset),
-        "--languages",
-        *languages,
-        "--summary",
-        "results/mini/raw/raw.json",
-        *options,
-    ]
+    described = ["--settings", json.dumps(dataset), "--languages", *languages]
+    return [*described, "--summary", "results/mini/raw/raw.json", *options]
 
 
 def test_raw_text_and_summary(tmp_path, mirror):

@@ -94,13 +94,8 @@ def test_the_best_row_on_dev_is_the_default(finish, tiny_bundles):
     assert description["defaults"]["search"] == "beam"
     # The default of a length penalty is not written.
     assert description["search_defaults"] == {"beam": {"beam": 3, "length_penalty": 0.5}}
-    assert description["default_from"] == {
-        "experiment": "e",
-        "rows": 3,
-        "row": "p",
-        "engine": "eager",
-        "dev_bleu": 22.5,
-    }
+    row = {"row": "p", "engine": "eager", "dev_bleu": 22.5}
+    assert description["default_from"] == {"experiment": "e", "rows": 3} | row
     plain = opened(tiny_bundles["transformer"])
     assert opened(folder).request().settings == plain.request("beam", beam=3, length_penalty=0.5).settings
     assert opened(folder).translate(LINES) == plain.translate(LINES, search="beam", beam=3, length_penalty=0.5)

@@ -32,17 +32,8 @@ def scoring_words(model, subwords, pairs, output, shard=0, shards=1, batch=7):
 def keeping_words(model, subwords, pairs, shards, prefix, **settings):
     content = {"backward": None, "keep": 1.0, "maximum": None} | settings
     words = ["--settings", json.dumps(content), "--system", "teacher", "--model", str(model)]
-    return [
-        *words,
-        "--subwords",
-        str(subwords),
-        "--pairs",
-        str(pairs),
-        "--shards",
-        *map(str, shards),
-        "--output-prefix",
-        str(prefix),
-    ]
+    words += ["--subwords", str(subwords), "--pairs", str(pairs), "--shards", *map(str, shards)]
+    return [*words, "--output-prefix", str(prefix)]
 
 
 def read_scores(*paths):

@@ -128,15 +128,8 @@ def test_writes_rows_and_protocol(tmp_path, in_process):
 def test_each_engine_has_a_process_and_each_protocol_its_threads(tmp_path, in_process, exported, monkeypatch):
     monkeypatch.setattr("workflow_src.runtime.device.cores", lambda: 3)
     half = INT8 | {"name": "beam-4-ctranslate2-float16", "compute_type": "float16"}
-    speed = _run(
-        tmp_path,
-        "a\nb\n",
-        "teacher=t",
-        "lvm=l",
-        rows=[*ROWS, INT8, half],
-        ctranslate2=["teacher=c"],
-        protocols=["cpu-1-thread", "cpu-all-threads"],
-    )
+    options = {"rows": [*ROWS, INT8, half], "ctranslate2": ["teacher=c"]}
+    speed = _run(tmp_path, "a\nb\n", "teacher=t", "lvm=l", protocols=["cpu-1-thread", "cpu-all-threads"], **options)
     orders = [
         (order.engine_word, order.compute_type or order.precision, sorted(order.folders), order.threads)
         for order in in_process

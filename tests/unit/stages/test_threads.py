@@ -92,19 +92,8 @@ def test_any_number_of_threads_gives_the_same_bytes(raw, tmp_path, run_stage):
         if number == 1:
             settings = SubwordsConfig(vocabulary_size="auto", method="subword-nmt", model="bpe")
             subwords.learn(settings, *texts, tmp_path / "subwords", placeholders=kinds)
-        words = (
-            "--source",
-            texts[0],
-            "--target",
-            texts[1],
-            "--languages",
-            "de",
-            "en",
-            "--split",
-            "train",
-            "--subwords",
-            tmp_path / "subwords",
-        )
+        words = ["--source", texts[0], "--target", texts[1], "--languages", "de", "en", "--split", "train"]
+        words += ["--subwords", tmp_path / "subwords"]
         run("encode", {"max_length": 40, "augment": augment}, *words, "--output-prefix", folder / "encoded/train")
         return {path.name: contents(path) for path in folder.iterdir()}
 
