@@ -92,11 +92,8 @@ class Step:
                 self.dropped[reason] += 1
                 self._show(Example(number + 1, pair.source, pair.target, reason, cause=cause))
             elif not _is_pair(verdict):
-                raise DeclarationError(
-                    where,
-                    f"has the verdict {short_repr(verdict)} on line {number + 1}",
-                    "give None, a Pair of two texts, or why it is left out",
-                )
+                problem = f"has the verdict {short_repr(verdict)} on line {number + 1}"
+                raise DeclarationError(where, problem, "give None, a Pair of two texts, or why it is left out")
             elif "\n" in verdict.source or "\n" in verdict.target:
                 raise DeclarationError(where, f"repairs line {number + 1} to several lines", "join them")
             else:

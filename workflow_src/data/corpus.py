@@ -206,11 +206,8 @@ class RawCorpus:
         assert self.folder is not None, "`check_folder` refuses it"
         path = Path(self.folder) / name
         if not path.is_file():
-            raise ArtifactError(
-                name,
-                f"of dataset {self.dataset.name} is missing from the folder {self.folder}",
-                folded(self.dataset.folder_hint or ""),
-            )
+            problem = f"of dataset {self.dataset.name} is missing from the folder {self.folder}"
+            raise ArtifactError(name, problem, folded(self.dataset.folder_hint or ""))
         return path
 
 
@@ -341,10 +338,7 @@ def aligned(
         if a is None or b is None:
             longer = count + 1 + sum(1 for _ in (right if a is None else left))
             counts = (count, longer) if a is None else (longer, count)
-            raise ArtifactError(
-                left_name,
-                f"has {counts[0]} lines, but {right_name} has {counts[1]}",
-                "texts of one part must be aligned line by line",
-            )
+            problem = f"has {counts[0]} lines, but {right_name} has {counts[1]}"
+            raise ArtifactError(left_name, problem, "texts of one part must be aligned line by line")
         count += 1
         yield a, b

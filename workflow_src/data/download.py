@@ -220,11 +220,9 @@ class _Downloader:
                     file.write(block)
                     progress.add(len(block))
                     if self.file.size is not None and progress.done > self.file.size + MOST_SURPLUS:
-                        raise ArtifactError(
-                            shown(url),
-                            f"sends more than the {self.file.size} bytes that are expected",
-                            f"correct size of files.{self.name} in the dataset, or its address",
-                        )
+                        problem = f"sends more than the {self.file.size} bytes that are expected"
+                        fix = f"correct size of files.{self.name} in the dataset, or its address"
+                        raise ArtifactError(shown(url), problem, fix)
 
     def _check(self, url: str, path: Path) -> None:
         """Raises ArtifactError, and removes the file, where it is not what the dataset says.
@@ -388,11 +386,8 @@ class Files:
         elif self.allow_unpinned:
             log.warning("%s: SHA-256 %s of %s is not compared with anything (allow_unpinned)", name, digest, path)
         else:
-            raise ArtifactError(
-                path,
-                f"has SHA-256 {digest}, and the dataset gives none to compare it with",
-                f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true",
-            )
+            fix = f"if you trust the file, write this sum as sha256 of files.{name}, or set allow_unpinned to true"
+            raise ArtifactError(path, f"has SHA-256 {digest}, and the dataset gives none to compare it with", fix)
 
     def provenance_inputs(self) -> dict[str, dict[str, Any]]:
         """The fetched files as `inputs` of a provenance."""

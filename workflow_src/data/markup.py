@@ -46,11 +46,8 @@ def without_markup(
         left, right = map(is_markup, pair)
         if left != right:
             tagged, other = (first, second) if left else (second, first)
-            raise ArtifactError(
-                first,
-                f"and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}",
-                "correct the texts, which need markup in the same lines",
-            )
+            problem = f"and {second} are not aligned in line {number}: it is markup in {tagged} and text in {other}"
+            raise ArtifactError(first, problem, "correct the texts, which need markup in the same lines")
         if left:
             dropped["markup"] += 1
         else:
@@ -187,11 +184,8 @@ def _translator(
         return translators[0]
     if translator not in translators:
         unknown = "" if translator is None else f", and none by {translator}"
-        raise ArtifactError(
-            name,
-            f"has references in {language} by {', '.join(translators)}{unknown}",
-            "choose one as translator of the part",
-        )
+        problem = f"has references in {language} by {', '.join(translators)}{unknown}"
+        raise ArtifactError(name, problem, "choose one as translator of the part")
     return translator
 
 

@@ -79,11 +79,8 @@ def _column_number(column: int | str, head: Sequence[str], part: TablePart, name
         raise missing(name, problem, column, names, line, advice)
     most = max(number for number in part.column_settings.values() if isinstance(number, int))
     if most >= len(head):
-        raise ArtifactError(
-            name,
-            f"has {_columns(len(head))} in line {line}, but {most + 1} are needed",
-            "check columns and separator in the dataset",
-        )
+        problem = f"has {_columns(len(head))} in line {line}, but {most + 1} are needed"
+        raise ArtifactError(name, problem, "check columns and separator in the dataset")
     return column
 
 
@@ -112,12 +109,9 @@ def _rows_of_cells(
             dropped["blank_line"] += 1
             continue
         if width not in (None, len(cells)):
-            raise ArtifactError(
-                name,
-                f"has {_columns(len(cells))}, and the rows before it have {width}",
-                "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES,
-                line=number,
-            )
+            problem = f"has {_columns(len(cells))}, and the rows before it have {width}"
+            fix = "remove separators from its texts" if not part.is_quoted else "correct its quotes, or " + NO_QUOTES
+            raise ArtifactError(name, problem, fix, line=number)
         width = len(cells)
         yield number, cells
 
@@ -152,11 +146,8 @@ def _quoted_rows(lines: Iterable[str], separator: str, name: str) -> Iterator[tu
             raise ArtifactError(
                 name, problem, "shorten it; if a quote is never closed, correct it, or " + NO_QUOTES, reader.line_num
             ) from None
-        raise ArtifactError(
-            name,
-            f"cannot be read as CSV up to line {reader.line_num} ({failure})",
-            "correct its quotes, or " + NO_QUOTES,
-        ) from None
+        problem = f"cannot be read as CSV up to line {reader.line_num} ({failure})"
+        raise ArtifactError(name, problem, "correct its quotes, or " + NO_QUOTES) from None
 
 
 def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool:

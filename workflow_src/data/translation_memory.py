@@ -156,12 +156,8 @@ def _pieces(element: Any, name: str) -> tuple[list[str], int]:
     pieces, inline = [element.text or ""], 0
     for child in element:
         if child.tag is etree.Entity:
-            raise ArtifactError(
-                name,
-                f"has the entity {child.text}, which is not read",
-                "write the character in its place",
-                line=element.sourceline,
-            )
+            problem = f"has the entity {child.text}, which is not read"
+            raise ArtifactError(name, problem, "write the character in its place", line=element.sourceline)
         inline += 1
         if etree.QName(child).localname not in NATIVE_CODE:
             inner, inner_count = _pieces(child, name)

@@ -218,11 +218,8 @@ class _Decompressed(io.RawIOBase):
             except (lzma.LZMAError, zstd.ZstdError) as failure:
                 if "memory" not in str(failure).lower():
                     raise
-                raise ArtifactError(
-                    self._name,
-                    f"needs too much memory to be unpacked here ({failure})",
-                    "unpack it yourself and give the text",
-                ) from None
+                problem = f"needs too much memory to be unpacked here ({failure})"
+                raise ArtifactError(self._name, problem, "unpack it yourself and give the text") from None
             self._waiting = b""
         buffer[: len(data)] = data
         return len(data)
@@ -358,9 +355,6 @@ def _find(member_path: str, contents: list[tuple[str, bool]], name: str) -> str:
         raise ArtifactError(name, f'has "{member_path}" as a folder or a link, not a file', "name a file")
     if len(fitting) > 1:
         # Programs differ in which of them they unpack: the first or the last.
-        raise ArtifactError(
-            name,
-            f'has {len(fitting)} members of the name "{path}", so that it is not clear which is meant',
-            "pack it again with one of them, or give the text itself",
-        )
+        problem = f'has {len(fitting)} members of the name "{path}", so that it is not clear which is meant'
+        raise ArtifactError(name, problem, "pack it again with one of them, or give the text itself")
     return fitting[0][0]

@@ -246,11 +246,9 @@ def usable_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) ->
     if too_long:
         raise refusal(too_long, inputs)
     if empty:
-        raise ArtifactError(
-            f"{inputs.source} and {inputs.target}",
-            f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in counts.dropped.items())}",
-            f"check them, and recipe.max_length, which is {max_length}",
-        )
+        problem = f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in counts.dropped.items())}"
+        fix = f"check them, and recipe.max_length, which is {max_length}"
+        raise ArtifactError(f"{inputs.source} and {inputs.target}", problem, fix)
 
 
 def description_of(inputs: Inputs, subwords: Subwords, max_length: int, counts: Counts) -> dict[str, Any]:
