@@ -407,13 +407,8 @@ def test_pairs_know_their_lines_and_drops_are_counted(tmp_path, monkeypatch, mar
     with RawCorpus(settings, ("de", "en"), lambda name: name) as corpus:
         places = {name: [(pair.names, pair.number) for pair in pairs] for name, pairs in corpus.parts()}
         dropped = {name: dict(counts) for name, counts in corpus.dropped.items()}
-    first = 2 if markup == "ted" else 1
-    assert places["dev"] == [
-        (("a.de", "a.en"), first),
-        (("a.de", "a.en"), first + 1),
-        (("b.tsv", "b.tsv"), 2),
-        (("b.tsv", "b.tsv"), 4),
-    ]
+    first, sides, both = 2 if markup == "ted" else 1, ("a.de", "a.en"), ("b.tsv", "b.tsv")
+    assert places["dev"] == [(sides, first), (sides, first + 1), (both, 2), (both, 4)]
     tags = {"markup": 1} if markup == "ted" else {}
     assert dropped == {"train": tags, "dev": tags | {"minimum_score": 2}, "test": {"minimum_score": 2}}
 

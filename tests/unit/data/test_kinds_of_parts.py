@@ -98,12 +98,8 @@ def test_all_kinds_are_read_plain_and_packed_in_both_directions_and_counted(form
     parts = [records(jsonl, "t.de", "t.en"), {"tmx": tmx}]
     pairs, corpus = read(*parts)
     assert texts(pairs) == PAIRS + PAIRS and not any(corpus.dropped.values())
-    assert [(pair.names, pair.number) for pair in pairs] == [
-        ((jsonl, jsonl), 1),
-        ((jsonl, jsonl), 2),
-        ((tmx, tmx), 4),
-        ((tmx, tmx), 5),
-    ]
+    places = [(jsonl, 1), (jsonl, 2), (tmx, 4), (tmx, 5)]
+    assert [(pair.names, pair.number) for pair in pairs] == [((name, name), line) for name, line in places]
     assert texts(read(*parts, of=("en", "de"))[0]) == 2 * [(en, de) for de, en in PAIRS]
     assert texts(read(*parts, of=("en",))[0]) == 2 * [(en, en) for _, en in PAIRS]
     assert own(*parts).own_files(("de", "en")) == [jsonl.partition("!")[0], tmx.partition("!")[0]]

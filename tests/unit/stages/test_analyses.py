@@ -442,11 +442,8 @@ def test_details_that_do_not_fit_are_reported_in_a_sentence(run, details, tmp_pa
     ):
         (tmp_path / "cut.jsonl").write_text(content)
         with pytest.raises(SystemExit) as left:
-            run(
-                "energies",
-                {"scorer": "transformer", "rows": [row | {"details": str(tmp_path / "cut.jsonl")}]},
-                bundles=("transformer",),
-            )
+            rows = [row | {"details": str(tmp_path / "cut.jsonl")}]
+            run("energies", {"scorer": "transformer", "rows": rows}, bundles=("transformer",))
         fields = {"path": str(tmp_path / "cut.jsonl"), "mentions": mentions}
         assert fields_of(left.value.__context__, fields) == fields
 

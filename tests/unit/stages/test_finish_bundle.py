@@ -66,13 +66,8 @@ def finish(tiny_bundles, run_stage, tmp_path):
                 entry["quality"] = str(tmp_path / f"{name}.json")
                 (tmp_path / f"{name}.json").write_text(json.dumps({"kept": {"bleu": bleu}}))
             entries.append(entry)
-        finish_settings = {
-            "experiment": "e",
-            "rows": entries,
-            "search_defaults": {},
-            "remove_repetitions": None,
-        } | settings
-        words = ["--settings", json.dumps(finish_settings), "--bundle", str(bundle or tiny_bundles[family])]
+        content = {"experiment": "e", "rows": entries, "search_defaults": {}, "remove_repetitions": None}
+        words = ["--settings", json.dumps(content | settings), "--bundle", str(bundle or tiny_bundles[family])]
         run_stage("finish_bundle", [*words, "--output-folder", str(tmp_path / folder)])
         return tmp_path / folder
 

@@ -69,11 +69,8 @@ def test_full_report(report_inputs, page_of, tmp_path):
     assert len(rows) == 2 + 3 * 14
     score = next(r for r in rows if r.decode == "score-4" and r.variant == "subwords")
     assert score.bleu == pytest.approx(34.1 + 0.9 * (1 - 0.5**4)) and score.speedup == pytest.approx(10.5 / 5.0)
-    assert (
-        score.device == "cpu"
-        and score.data == "distilled"
-        and score.validity == pytest.approx(score.bleu / 50, abs=1e-3)
-    )
+    assert (score.device, score.data) == ("cpu", "distilled")
+    assert score.validity == pytest.approx(score.bleu / 50, abs=1e-3)
 
     html = page_of(folder)
     assert html.open == []
@@ -305,11 +302,7 @@ def test_p_values_say_their_test_and_how_many_they_are(report_inputs, page_of):
     rows = reports.flat(read_results(folder))
     score = {row.variant: row for row in rows if row.decode == "score-4"}
     assert (score["subwords"].bleu_p, score["subwords"].from_control_p) == (0.0123, 0.5)
-    assert {removed: row.from_control for removed, row in score.items()} == {
-        "none": -0.5,
-        "words": 0.125,
-        "subwords": 0.25,
-    }
+    assert [score[removed].from_control for removed in ("none", "words", "subwords")] == [-0.5, 0.125, 0.25]
     assert (score["none"].from_control_p, score["words"].bleu_p) == (0.0004, 0.1)
     assert {row.from_control_p for row in rows if row.family not in ("score", "energy")} == {None}
     markdown = squeezed(markdown_of(folder))

@@ -47,19 +47,10 @@ def stage(tmp_path, python):
         texts = {"hypotheses": kept, "details": details, "source": SOURCES, "reference": REFERENCES}
         for part, lines in texts.items():
             (folder / part).write_text("".join(f"{line}\n" for line in lines))
-        rule_settings = settings or {"checkpoint": str(model)}
-        options = {
-            "pythons": {"comet": str(python)},
-            "cache": tmp_path / "cache",
-            "scoring_batch": 2,
-            "output": folder / "test.json",
-        }
-        inputs = score_sentences.Inputs(
-            settings=rule_settings,
-            device=device,
-            **{part: folder / part for part in texts},
-            **({"metric": "comet"} | options | more),
-        )
+        options = {"metric": "comet", "pythons": {"comet": str(python)}, "cache": tmp_path / "cache", "device": device}
+        options |= {"settings": settings or {"checkpoint": str(model)}, "scoring_batch": 2}
+        options |= {"output": folder / "test.json"} | {part: folder / part for part in texts}
+        inputs = score_sentences.Inputs(**options | more)
         score_sentences.run(inputs)
         return read_json(inputs.output)
 

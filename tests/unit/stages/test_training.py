@@ -229,12 +229,8 @@ def test_a_base_that_its_settings_make_unfit_is_refused(training_words, run_stag
 def test_inputs_that_do_not_fit_are_refused(systems, tiny, training_words, refused, tmp_path):
     out = tmp_path / "out"
     refused("train", training_words("score", out), setting="base", mentions=("family score", "latent"))
-    refused(
-        "train",
-        training_words("score", out, base=systems["transformer"]),
-        path=str(systems["transformer"]),
-        mentions=("family transformer; ", "lvm or nat or lanmt"),
-    )
+    words, mentions = training_words("score", out, base=systems["transformer"]), ("family transformer; ", "lvm or nat")
+    refused("train", words, path=str(systems["transformer"]), mentions=mentions)
     words = training_words("transformer", out)
     short = tmp_path / "short.en"
     short.write_text("the dog\n")
@@ -334,11 +330,8 @@ def test_distilling_in_shards_changes_nothing(tiny, systems, shards, run_stage, 
         scores[count] = [float(line) for line in (tmp_path / str(count) / "scores.txt").read_text().splitlines()]
     assert texts[1] == texts[2] == texts[3] and texts[1].count("\n") == len(scores[1]) == 40
     assert scores[2] == pytest.approx(scores[1], abs=2e-5) and scores[3] == pytest.approx(scores[1], abs=2e-5)
-    assert all(score < 0 for score in scores[1]) and [len(p.read_text().splitlines()) for p in shards[3]] == [
-        13,
-        13,
-        14,
-    ]
+    assert all(score < 0 for score in scores[1])
+    assert [len(path.read_text().splitlines()) for path in shards[3]] == [13, 13, 14]
 
 
 def test_long_sentences_and_line_breaks_in_outputs_keep_lines_aligned(tiny, systems, run_stage, tmp_path, monkeypatch):
