@@ -35,7 +35,7 @@ from workflow_src.declarations import (
 )
 from workflow_src.errors import ConfigError, DeclarationError, InputError
 from workflow_src.evaluation import content as contents
-from workflow_src.evaluation.report import lines, results
+from workflow_src.evaluation.report import evidence, results
 from workflow_src.evaluation.report.comparison import GAP
 from workflow_src.serving import options as command_options
 from workflow_src.serving.translator import Translator
@@ -262,7 +262,7 @@ def test_the_main_metric_has_tests_and_is_the_projects_own(plugin):
 
 
 def test_no_metric_can_have_the_name_of_another_key_of_its_files():
-    assert {*lines.FIGURES, results.FROM_CONTROL, GAP, "mean_steps"} <= METRIC_RESERVED
+    assert {*evidence.FIGURES, results.FROM_CONTROL, GAP, "mean_steps"} <= METRIC_RESERVED
 
 
 def test_metrics_of_an_experiment_are_those_it_lists_and_the_main_one(plugin):

@@ -18,18 +18,18 @@ from workflow_src.evaluation.charts import Chart
 from workflow_src.evaluation.report import (
     contents,
     figures,
-    figures_learning,
     figures_quality,
-    figures_speed,
     results,
+    speed_page,
     tables,
+    trained,
     usage,
 )
+from workflow_src.evaluation.report.evidence import Group
 from workflow_src.evaluation.report.html import page
 from workflow_src.evaluation.report.inputs import Inputs as Material
 from workflow_src.evaluation.report.inputs import load as read_inputs
 from workflow_src.evaluation.report.inputs import signatures
-from workflow_src.evaluation.report.lines import Group
 from workflow_src.evaluation.report.markdown import markdown
 from workflow_src.jobs import JobInputs, recorded, start
 from workflow_src.records.atomic import atomic
@@ -95,9 +95,9 @@ def draw(material: Material, table: list[Group], curves: list[Group]) -> dict[st
     `table` has the groups of the main table, `curves` those of the curves of refinement.
     """
     drawn = {
-        "learning_curves": figures_learning.learning_curves(material.trainings),
+        "learning_curves": trained.learning_curves(material.trainings),
         "quality_speed": figures_quality.quality_speed(table),
-        "time_by_length": figures_speed.time_by_length(material.speed, material.manifest),
+        "time_by_length": speed_page.time_by_length(material.speed, material.manifest),
         "refinement": figures.refinement(curves),
         "latencies": figures_quality.quality_latencies(table, material.speed),
         "stopping": figures.stopping(material.choices),

@@ -10,8 +10,7 @@ from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.tokenisers import BleuTokeniser
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.quality.significance import LEVEL
-from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.lines import Line
+from workflow_src.evaluation.report.evidence import Evidence, Line
 from workflow_src.evaluation.report.results import signature_tokeniser
 from workflow_src.spec import Metric
 

@@ -39,8 +39,8 @@ from workflow_src.evaluation.report import (
     tables,
     trained,
 )
+from workflow_src.evaluation.report.evidence import Group
 from workflow_src.evaluation.report.inputs import Inputs
-from workflow_src.evaluation.report.lines import Group
 
 
 @dataclasses.dataclass(frozen=True)

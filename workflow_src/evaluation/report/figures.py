@@ -8,8 +8,8 @@ from typing import Any
 
 from workflow_src.evaluation.charts import Axis, Chart, Panel, Series, is_curve, panels
 from workflow_src.evaluation.manifest import ShownDecode
+from workflow_src.evaluation.report.evidence import Group, Line
 from workflow_src.evaluation.report.files import Choice
-from workflow_src.evaluation.report.lines import Group, Line
 from workflow_src.registry import main_metric
 from workflow_src.spec import Look, Metric
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from workflow_src.evaluation.charts import Axis, Chart, Panel, panels
 from workflow_src.evaluation.manifest import Key
+from workflow_src.evaluation.report.evidence import Group, Line
 from workflow_src.evaluation.report.figures import Curve, curves_of, numbers_of, series_of
-from workflow_src.evaluation.report.lines import Group, Line
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.evaluation.speed.measured import Speed
 

@@ -9,7 +9,7 @@ from workflow_src.config.plan.grids import GridCell, GridInfo
 from workflow_src.evaluation.document import Beside, Block, Caption, Heading, Table
 from workflow_src.evaluation.manifest import Manifest
 from workflow_src.evaluation.report.captions import removal_words, source_words
-from workflow_src.evaluation.report.lines import Group, Line
+from workflow_src.evaluation.report.evidence import Group, Line
 
 
 def tables(

@@ -17,7 +17,7 @@ from workflow_src.evaluation.quality.choosing import AGAIN as AGAIN_CHOSEN
 from workflow_src.evaluation.quality.choosing import read_choice
 from workflow_src.evaluation.quality.computed import is_figure
 from workflow_src.evaluation.quality.variants import VARIANTS, Quality
-from workflow_src.evaluation.report import analyses, progress
+from workflow_src.evaluation.report import analyses
 from workflow_src.evaluation.report.files import (
     Choice,
     CorpusSummary,
@@ -28,7 +28,7 @@ from workflow_src.evaluation.report.files import (
     read_significance,
 )
 from workflow_src.evaluation.report.results import without_release
-from workflow_src.evaluation.report.trained import Training
+from workflow_src.evaluation.report.trained import Training, cut_short
 from workflow_src.evaluation.speed.measured import Speed, read_speed
 from workflow_src.records.atomic import read_json
 from workflow_src.records.checked import checked, read_file
@@ -110,8 +110,8 @@ class Inputs:
     @property
     def unfinished(self) -> list[str]:
         """Systems with a training that ended while they were still improving much."""
-        cut_short = [training for training in self.trainings if progress.cut_short(training.entries)]
-        return list(dict.fromkeys(training.system.name for training in cut_short))
+        learning = [training for training in self.trainings if cut_short(training.entries)]
+        return list(dict.fromkeys(training.system.name for training in learning))
 
 
 def load(

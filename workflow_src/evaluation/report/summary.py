@@ -7,8 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from workflow_src.evaluation.document import Caption, GroupRow, Table, table_of
-from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.lines import Group, Line
+from workflow_src.evaluation.report.evidence import Evidence, Group, Line
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.tables import digits, row_words
 from workflow_src.spec import Metric

@@ -15,8 +15,7 @@ from workflow_src.config.resolved import System
 from workflow_src.evaluation.document import Caption, Cell, GroupRow, Table, table_of
 from workflow_src.evaluation.manifest import Manifest, ShownDecode
 from workflow_src.evaluation.report.captions import removal_words
-from workflow_src.evaluation.report.evidence import Evidence
-from workflow_src.evaluation.report.lines import Group, Line
+from workflow_src.evaluation.report.evidence import Evidence, Group, Line
 from workflow_src.evaluation.report.markdown import signed
 from workflow_src.evaluation.report.results import Mean, Results, means
 from workflow_src.registry import figures_of_rows

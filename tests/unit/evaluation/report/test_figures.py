@@ -15,7 +15,7 @@ from workflow_src.config.resolved import Decode
 from workflow_src.evaluation import charts
 from workflow_src.evaluation.document import Caption, GroupRow
 from workflow_src.evaluation.manifest import OTHER
-from workflow_src.evaluation.report import figures, figures_learning, figures_quality, figures_speed, tables
+from workflow_src.evaluation.report import figures, figures_quality, speed_page, tables, trained
 from workflow_src.evaluation.report.files import TrainingSummary
 from workflow_src.evaluation.report.speed_page import device_words
 from workflow_src.evaluation.report.trained import Training
@@ -62,7 +62,7 @@ def test_symbols_of_the_legend_are_those_of_the_points(tmp_path):
 def test_files_are_reproducible_and_the_element_of_the_page_is_self_contained(tmp_path):
     colours = [look.colour for look in MANIFEST.palette]
     one, other = (
-        charts.save(figures_learning.learning_curves(logs_of("teacher", "ctc")), tmp_path / name, "curves", colours)
+        charts.save(trained.learning_curves(logs_of("teacher", "ctc")), tmp_path / name, "curves", colours)
         for name in ("a", "b")
     )
     assert one == other
@@ -90,26 +90,24 @@ def test_there_is_no_picture_without_content():
         assert figures_quality.quality_latencies(groups, reports.speed(protocols=(times,))) is None
         bins = [{"shortest": 1, "longest": 4, "mean_length": 3.0, "latency_ms": 1.0}]
         timed = [reports.timed(*key, 5.0, by_length=bins) for key in keys]
-        assert figures_speed.time_by_length(reports.speed(*timed), MANIFEST) is None
+        assert speed_page.time_by_length(reports.speed(*timed), MANIFEST) is None
     assert figures.stopping([]) is None
     log = functools.partial(Training, MANIFEST.plan.system("teacher"), 1, TrainingSummary())
     once = [{"step": 5, "loss": 2.0, "dev_bleu": 1.0}]
     for entries in ([], once, [*once, {"step": 9, "dev_bleu": float("nan")}], [{"step": 0, "loss": 1.0}] * 2):
-        assert figures_learning.learning_curves([log(entries)] if entries else []) is None
+        assert trained.learning_curves([log(entries)] if entries else []) is None
     # A curve of zeros is not drawn.
     still = [{"step": step, "dev_unreachable": 0.0} for step in (5, 9)]
-    assert figures_learning.learning_curves([log(still)]) is None
+    assert trained.learning_curves([log(still)]) is None
     # Of two validations there is a curve, and of the loss of one of them there is none.
-    assert list(drawn(figures_learning.learning_curves([log([*once, {"step": 9, "dev_bleu": 2.0}])]))) == [
-        "BLEU on dev"
-    ]
+    assert list(drawn(trained.learning_curves([log([*once, {"step": 9, "dev_bleu": 2.0}])]))) == ["BLEU on dev"]
 
 
 def test_losses_of_other_units_have_panels_of_their_own():
     """Nats, and 1 - F1 of n-grams, which one family learns too."""
     matching = {"family": "nat", "preset": "tiny", "data": "raw", "init_from": "ctc", "objective": {"ngrams": 2}}
     manifest = reports.manifest(systems=reports.SYSTEMS | {"bigrams": matching})
-    chart = figures_learning.learning_curves(logs_of("teacher", "ctc", "bigrams", manifest=manifest))
+    chart = trained.learning_curves(logs_of("teacher", "ctc", "bigrams", manifest=manifest))
     panels = {title: {row["series"] for row in rows} for title, rows in drawn(chart).items()}
     assert panels == {"Training loss": {"teacher", "ctc"}, "1 - F1 of n-grams": {"bigrams"}}
     assert set(names(chart)) == {"teacher", "ctc", "bigrams"}
@@ -142,7 +140,7 @@ def test_of_many_timed_rows_the_fastest_of_each_system_search_and_library_are_dr
     }
     manifest = reports.manifest(decodes, systems)
     many = [(decode, reports.timed(*decode.key, 5.0 - int(decode.name[-1]))) for decode in manifest.decodes]
-    of_many = [decode for decode, _ in figures_speed.rows_to_draw(many)]
+    of_many = [decode for decode, _ in speed_page.rows_to_draw(many)]
     assert [(decode.system.name, decode.engine.key) for decode in of_many] == [
         (system, engine) for system in systems for engine in ("eager", "onnxruntime-int8")
     ]
@@ -160,7 +158,7 @@ def test_time_against_length_leaves_out_what_distinguishes_no_rows():
     rows = [reports.timed("score", name, 1.0, by_length=bins) for name in decode_names]
     alone, longer = f"score: {SCORE_8}", f"score: {SCORE_8} (lengthening 0.1)"
     for few, expected in ((1, [alone]), (2, [alone, longer])):
-        chart = figures_speed.time_by_length(reports.speed(*rows[:few]), manifest)
+        chart = speed_page.time_by_length(reports.speed(*rows[:few]), manifest)
         assert names(chart) == expected
         ((_, points),) = drawn(chart).items()
         assert [(row["x"], row["y"]) for row in points if row["series"] == alone] == [(1, 1), (5, 5)]
@@ -171,7 +169,7 @@ def test_rows_of_one_system_and_library_are_drawn_apart():
     decodes = {("teacher", kind): {"search": "greedy", "engine": f"ctranslate2-{kind}"} for kind in kinds}
     bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
     speed = reports.speed(*(reports.timed("teacher", kind, 1.0, by_length=bins) for kind in kinds))
-    chart = figures_speed.time_by_length(speed, reports.manifest(decodes)).to_dict()
+    chart = speed_page.time_by_length(speed, reports.manifest(decodes)).to_dict()
     (line,) = (layer for layer in chart["layer"] if layer["mark"]["type"] == "line")
     one, other = (condition["value"] for condition in line["encoding"]["strokeDash"]["condition"])
     assert one != other
@@ -185,7 +183,7 @@ def test_a_row_with_chosen_settings_is_drawn_where_its_search_has_no_other():
     def lines(decodes) -> int:
         speed = reports.speed(*(reports.timed(*key, 1.0, by_length=bins) for key in decodes))
         manifest = reports.manifest(decodes, picked=picked)
-        return len(names(figures_speed.time_by_length(speed, manifest)))
+        return len(names(speed_page.time_by_length(speed, manifest)))
 
     alone = {("teacher", "greedy"): {"search": "greedy"}, ("teacher", "chosen"): chosen}
     assert lines(alone) == 2

@@ -12,7 +12,7 @@ from titles import BLEU, DELTA, GREEDY, SCORE, SCORE_1
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.evaluation.document import Paragraph, Strong, Table, changed_words, marked
 from workflow_src.evaluation.manifest import colour_class
-from workflow_src.evaluation.report import captions, figures_speed, inputs, page, speed_page, trained
+from workflow_src.evaluation.report import captions, inputs, page, speed_page, trained
 from workflow_src.evaluation.report.files import Traces
 from workflow_src.searches.argmax import SEARCH as ARGMAX
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN
@@ -203,9 +203,9 @@ def test_time_against_length_shows_the_fewest_steps_of_each_search():
     rows.append(reports.timed("teacher", "beam-4", 1.0))
     # A row that the experiment has no more.
     rows.append(reports.timed("teacher", "gone", 1.0, by_length=bins))
-    drawn = json.dumps(figures_speed.time_by_length(reports.speed(*rows), MANIFEST).to_dict())
+    drawn = json.dumps(speed_page.time_by_length(reports.speed(*rows), MANIFEST).to_dict())
     assert f"score: {SCORE_1}" in drawn and f"teacher: {GREEDY}" in drawn and "beam 4" not in drawn
-    assert figures_speed.time_by_length(None, MANIFEST) is None
+    assert speed_page.time_by_length(None, MANIFEST) is None
 
 
 def test_a_caption_says_what_outputs_are_scored_against():

@@ -13,7 +13,7 @@ from workflow_src.errors import ConfigError
 from workflow_src.evaluation.document import Caption, Cell, GroupRow
 from workflow_src.evaluation.labels import changed, words
 from workflow_src.evaluation.report import tables
-from workflow_src.evaluation.report.lines import Group
+from workflow_src.evaluation.report.evidence import Group
 from workflow_src.registry import engines
 from workflow_src.searches.ctc_greedy import SEARCH as ONE_PASS
 from workflow_src.searches.prior_mean import SEARCH as PRIOR_MEAN

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.evaluation.report import progress
+from workflow_src.evaluation.report import trained
 
 
 def history(*bleu, interval=100, key="dev_bleu"):
@@ -14,33 +14,33 @@ def history(*bleu, interval=100, key="dev_bleu"):
 def test_next_to_no_bleu_is_no_end_of_learning():
     """A teacher of 0.04 BLEU whose curve is flat."""
     flat = history(0.0, 0.02, 0.04, 0.03, 0.03)
-    assert progress.gain_words(flat) == "hardly learnt (0.04)"
+    assert trained.gain_words(flat) == "hardly learnt (0.04)"
     # As much as reports conclude something from.
-    assert progress.gain_words(history(5.0, 5.0)) == "no (+0.0)" and progress.gain_words(history(4.9, 4.9)).startswith(
+    assert trained.gain_words(history(5.0, 5.0)) == "no (+0.0)" and trained.gain_words(history(4.9, 4.9)).startswith(
         "hardly"
     )
 
 
 def test_a_rise_in_the_last_fifth_is_an_improvement():
     rising, flat = history(5.0, 20.0, 30.0, 35.0, 37.5), history(5.0, 30.0, 36.0, 36.8, 37.5)
-    assert progress.last_gain(rising) == 2.5
-    assert progress.gain_words(rising) == "yes (+2.5)"
-    assert progress.gain_words(flat) == "no (+0.7)"
-    assert progress.gain_words(history(30.0, 29.98)) == "no (+0.0)"
+    assert trained.last_gain(rising) == 2.5
+    assert trained.gain_words(rising) == "yes (+2.5)"
+    assert trained.gain_words(flat) == "no (+0.7)"
+    assert trained.gain_words(history(30.0, 29.98)) == "no (+0.0)"
     # A best that came earlier, whatever the last validation is.
-    assert progress.gain_words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
+    assert trained.gain_words(history(5.0, 38.0, 30.0, 35.0, 37.5)) == "no (−0.5)"
 
 
 def test_the_mean_of_weights_is_no_progress():
     validations = history(5.0, 30.0, 36.0, 36.4, 36.5)
-    assert not progress.cut_short([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
+    assert not trained.cut_short([*validations, {"step": 500, "dev_bleu": 39.0, "averaged": 5}])
 
 
 def test_what_its_validations_do_not_show_is_not_reported():
     nan, none = float("nan"), None
     for unknown in ([], history(30.0), history(1.0, 2.0, key="dev_loss"), history(nan, nan), history(none, 5.0)):
-        assert progress.last_gain(unknown) is None
-        assert progress.gain_words(unknown) == "–"
+        assert trained.last_gain(unknown) is None
+        assert trained.gain_words(unknown) == "–"
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=30))
@@ -49,9 +49,9 @@ def test_the_gain_is_that_of_the_best_over_the_best_before(bleu):
     validations, total = history(*bleu), 100 * len(bleu)
     earlier = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] <= 4 * total]
     late = [entry["dev_bleu"] for entry in validations if 5 * entry["step"] > 4 * total]
-    assert progress.last_gain(validations) == max(late) - max(earlier)
+    assert trained.last_gain(validations) == max(late) - max(earlier)
     # More validations than enough, none better, change nothing.
-    assert progress.last_gain([*validations, {"step": total, "dev_bleu": min(late)}]) == progress.last_gain(validations)
+    assert trained.last_gain([*validations, {"step": total, "dev_bleu": min(late)}]) == trained.last_gain(validations)
 
 
 @pytest.mark.parametrize(
@@ -73,4 +73,4 @@ def test_the_gain_is_that_of_the_best_over_the_best_before(bleu):
     ],
 )
 def test_a_training_was_cut_short_where_its_last_fifth_still_added_bleu(validations, cut):
-    assert progress.cut_short(validations) is cut
+    assert trained.cut_short(validations) is cut
