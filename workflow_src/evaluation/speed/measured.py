@@ -31,21 +31,26 @@ class FailedBatch(Lenient):
     reason: str
 
 
-class NotTimed(Lenient):
-    """A row that could not be timed, with the size of the batch that failed, if known, and the error's first line."""
+class Reference(Lenient):
+    """A row, such as the one that speed-ups refer to."""
 
     system: str
     name: str
-    engine: str
-    batch: int | None
-    reason: str
 
     @property
     def key(self) -> Key:
         return self.system, self.name
 
 
-class TimedRow(Lenient):
+class NotTimed(Reference):
+    """A row that could not be timed, with the size of the batch that failed, if known, and the error's first line."""
+
+    engine: str
+    batch: int | None
+    reason: str
+
+
+class TimedRow(Reference):
     """A decode of a system and its figures; None where they were not measured.
 
     A sentence's time is its median over rounds. `latency_ms` is the median over sentences, `latency_mean` the mean,
@@ -55,8 +60,6 @@ class TimedRow(Lenient):
     median latency over the baseline; `subword_share` is the share of time in subwords.
     """
 
-    system: str
-    name: str
     latency_ms: float = Field(gt=0)
     latency_mean: float
     latency_std: float
@@ -67,17 +70,6 @@ class TimedRow(Lenient):
     speedup: float | None
     subword_share: float | None
     by_length: tuple[LengthGroup, ...]
-
-    @property
-    def key(self) -> Key:
-        return self.system, self.name
-
-
-class Reference(Lenient):
-    """The row that speed-ups refer to."""
-
-    system: str
-    name: str
 
 
 class MeasuredProtocol(Lenient):
