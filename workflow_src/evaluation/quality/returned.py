@@ -22,41 +22,39 @@ MORE = {"length_ratio"}
 
 def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.ndarray, Combine]:
     """Counts (N, C) of Segments that a metric returned for N sentences, and the function that combines their sums."""
-    where = f'metric "{metric.name}"'
     if not isinstance(returned, Segments):
-        raise DeclarationError(where, f"returns {short_repr(returned)} as segments", "return Segments")
+        raise _wrong(metric, f"{short_repr(returned)} as segments", "return Segments")
     try:
         values = np.asarray(returned.values, dtype=float)
     except (TypeError, ValueError):
-        raise DeclarationError(where, "returns segments that are no numbers", "return an array of numbers") from None
+        raise _wrong(metric, "segments that are no numbers", "return an array of numbers") from None
     dimensions = 1 if returned.combine is None else 2
     if values.ndim != dimensions or len(values) != sentences:
         shape = f"({sentences},)" if dimensions == 1 else f"({sentences}, C)"
-        raise DeclarationError(where, f"returns segments of shape {values.shape}", f"return {shape}, one a sentence")
+        raise _wrong(metric, f"segments of shape {values.shape}", f"return {shape}, one a sentence")
     if not np.isfinite(values).all():
         number = int(np.argmin(np.isfinite(values).reshape(sentences, -1).all(axis=1)))
-        raise DeclarationError(where, f"returns {values[number]} for sentence {number + 1}", "return finite numbers")
+        raise _wrong(metric, f"{values[number]} for sentence {number + 1}", "return finite numbers")
     return counts_of(returned)
 
 
 def checked_score(metric: Metric, returned: Any) -> Score:
     """The Score that a metric returned: finite, within its bounds, its interval from low to high."""
-    where = f'metric "{metric.name}"'
     if not isinstance(returned, Score):
-        raise DeclarationError(where, f"returns {short_repr(returned)} as score", "return a Score")
+        raise _wrong(metric, f"{short_repr(returned)} as score", "return a Score")
     figure = _within(metric, returned.figure)
     interval: Any = returned.interval
     if interval is not None:
         if not isinstance(interval, (tuple, list)) or len(interval) != 2:
-            raise DeclarationError(where, f"returns the interval {short_repr(interval)}", "return (low, high), or None")
+            raise _wrong(metric, f"the interval {short_repr(interval)}", "return (low, high), or None")
         low, high = (_within(metric, end) for end in interval)
         if low > high:
-            raise DeclarationError(where, f"returns the interval {short_repr(interval)}", "return low before high")
+            raise _wrong(metric, f"the interval {short_repr(interval)}", "return low before high")
         interval = low, high
     if not isinstance(returned.signature, str | None):
-        raise DeclarationError(where, f"returns the signature {short_repr(returned.signature)}", "return text, or None")
+        raise _wrong(metric, f"the signature {short_repr(returned.signature)}", "return text, or None")
     if not isinstance(returned.more, Mapping):
-        raise DeclarationError(where, f"returns {short_repr(returned.more)} as more", "return a mapping")
+        raise _wrong(metric, f"{short_repr(returned.more)} as more", "return a mapping")
     return dataclasses.replace(returned, figure=figure, interval=interval)
 
 
@@ -65,20 +63,19 @@ def checked_more(metric: Metric, more: Mapping[Any, Any], entries: Collection[st
     for key in more:
         reserved = key in entries or key in METRIC_RESERVED - MORE
         if not isinstance(key, str) or reserved or key.endswith(METRIC_ENDINGS):
-            raise DeclarationError(
-                f'metric "{metric.name}"', f"returns more with {short_repr(key)}, another entry of files", "rename it"
-            )
+            raise _wrong(metric, f"more with {short_repr(key)}, another entry of files", "rename it")
     return more
 
 
 def _within(metric: Metric, figure: Any) -> float:
     """A finite figure within the bounds of its metric."""
-    where = f'metric "{metric.name}"'
     if isinstance(figure, bool) or not isinstance(figure, int | float | np.number) or not math.isfinite(figure):
-        raise DeclarationError(where, f"returns the figure {short_repr(figure)}", "return a finite number")
+        raise _wrong(metric, f"the figure {short_repr(figure)}", "return a finite number")
     clipped = metric.clipped(float(figure))
     if abs(clipped - figure) > ROUNDING:
-        raise DeclarationError(
-            where, f"returns the figure {figure:g}, outside of its bounds {metric.bounds}", "correct one of them"
-        )
+        raise _wrong(metric, f"the figure {figure:g}, outside of its bounds {metric.bounds}", "correct one of them")
     return clipped
+
+
+def _wrong(metric: Metric, returned: str, fix: str) -> DeclarationError:
+    return DeclarationError(f'metric "{metric.name}"', f"returns {returned}", fix)
