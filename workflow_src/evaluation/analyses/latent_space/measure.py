@@ -104,31 +104,28 @@ def lattice(centre: Tensor, half: float, count: int) -> Tensor:
     return torch.stack([x.flatten(), y.flatten()], -1)
 
 
-def _around(mean: Tensor, position: int, points: Tensor) -> Tensor:
-    """Latents (N, T, 2) that are the mean (1, T, 2) but for one position, where they are the points (N, 2)."""
+def _around(memory: Memory, mean: Tensor, position: int, points: Tensor) -> tuple[Memory, Tensor, Tensor]:
+    """The memory of the one sentence N times, latents (N, T, 2) that are the mean (1, T, 2) but for one position, where
+    they are the points (N, 2), and their mask."""
     z = mean.expand(len(points), -1, -1).clone()
     z[:, position] = points.to(z)
-    return z
+    rows = torch.zeros(len(z), dtype=torch.long, device=z.device)
+    return memory.select(rows), z, torch.ones(z.shape[:2], dtype=torch.bool, device=z.device)
 
 
 @torch.no_grad()
 def regions(model: LatentModel, memory: Memory, mean: Tensor, position: int, points: Tensor) -> list[int]:
     """The subword put out at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
     tokens: list[int] = []
-    for chunk in _around(mean, position, points).split(CHUNK):
-        rows = torch.zeros(len(chunk), dtype=torch.long, device=mean.device)
-        mask = torch.ones(chunk.shape[:2], dtype=torch.bool, device=mean.device)
-        tokens += model.read(memory.select(rows), chunk, mask)[0][:, position].tolist()
+    for chunk in points.split(CHUNK):
+        tokens += model.read(*_around(memory, mean, position, chunk))[0][:, position].tolist()
     return tokens
 
 
 @torch.no_grad()
 def field(refiner: Refiner, memory: Memory, mean: Tensor, position: int, points: Tensor) -> Tensor:
     """The refiner's direction (N, 2) at `position` for each point (N, 2), the other positions at `mean` (1, T, 2)."""
-    z = _around(mean, position, points)
-    rows = torch.zeros(len(z), dtype=torch.long, device=mean.device)
-    mask = torch.ones(z.shape[:2], dtype=torch.bool, device=mean.device)
-    return refiner.direction(memory.select(rows), z, mask)[:, position].double().cpu()
+    return refiner.direction(*_around(memory, mean, position, points))[:, position].double().cpu()
 
 
 @torch.no_grad()
