@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -251,7 +251,8 @@ def save(chart: Chart, folder: Path, name: str, colours: Iterable[str] = ()) -> 
     `colours` (hexadecimal) become CSS variables on the page, so that it can be light or dark. The element holds the
     picture, and what the script of the page draws in its place.
     """
-    spec = _without_invalid(chart.to_dict()) | {"config": CONFIG}
+    spec = _with_texts(chart.to_dict(), lambda text: NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text))
+    spec["config"] = CONFIG
     svg = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     with atomic(folder / f"{name}.svg") as file:
         file.write(svg.replace(PAPER, "#ffffff"))
@@ -259,8 +260,12 @@ def save(chart: Chart, folder: Path, name: str, colours: Iterable[str] = ()) -> 
         file.write(vl_convert.svg_to_png(svg.replace(PAPER, "#ffffff"), scale=SCALE))
     spec["config"] = CONFIG | {"background": "transparent"}
     variables = VARIABLES | {colour: f"--{colour_class(colour)}" for colour in colours}
+    # A value of a row that is a colour's name stays.
+    coloured = _with_texts(
+        spec, lambda text: f"var({variables[text]})" if text in variables else text, ("datasets", "values", "domain")
+    )
     # In a script, `<` could begin the tag that ends it.
-    written = json.dumps(_with_variables(spec, variables), ensure_ascii=False).replace("<", "\\u003c")
+    written = json.dumps(coloured, ensure_ascii=False).replace("<", "\\u003c")
     still = f'<div class="still">{for_page(svg, name, variables)}</div>'
     return f'{still}\n<div class="live"></div>\n<script type="application/json">{written}</script>'
 
@@ -269,25 +274,13 @@ def save(chart: Chart, folder: Path, name: str, colours: Iterable[str] = ()) -> 
 NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def _without_invalid(value: Any) -> Any:
-    """A specification whose texts XML can hold."""
+def _with_texts(value: Any, change: Callable[[str], str], without: Collection[str] = ()) -> Any:
+    """A specification with changed texts, but for what stands at keys in `without`."""
     if isinstance(value, str):
-        return NOT_XML.sub("\N{REPLACEMENT CHARACTER}", value)
+        return change(value)
     if isinstance(value, dict):
-        return {key: _without_invalid(entry) for key, entry in value.items()}
-    return [_without_invalid(entry) for entry in value] if isinstance(value, list) else value
-
-
-def _with_variables(value: Any, variables: Mapping[str, str]) -> Any:
-    """A specification whose colours are CSS variables. A value of a row that is a colour's name stays."""
-    if isinstance(value, str):
-        return f"var({variables[value]})" if value in variables else value
-    if isinstance(value, dict):
-        return {
-            key: entry if key in ("datasets", "values", "domain") else _with_variables(entry, variables)
-            for key, entry in value.items()
-        }
-    return [_with_variables(entry, variables) for entry in value] if isinstance(value, list) else value
+        return {key: entry if key in without else _with_texts(entry, change, without) for key, entry in value.items()}
+    return [_with_texts(entry, change, without) for entry in value] if isinstance(value, list) else value
 
 
 def for_page(svg: str, name: str, variables: Mapping[str, str]) -> str:
