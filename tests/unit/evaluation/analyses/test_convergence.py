@@ -9,8 +9,6 @@ from miniatures import decode, ending, lanmt, lvm
 from workflow_src.evaluation.analyses.convergence import ConvergenceSettings
 from workflow_src.evaluation.analyses.convergence.measure import bounds, point, standstill, stopped
 from workflow_src.evaluation.analyses.inputs import sentence_generator
-from workflow_src.evaluation.analyses.marginal import MarginalSettings
-from workflow_src.evaluation.analyses.marginal.measure import marginals
 from workflow_src.types import EOS
 
 SOURCE = [4, 7, 9, EOS]
@@ -47,13 +45,6 @@ def test_bounds_are_expected_likelihoods_less_the_divergence(kind):
                 scores = decode(model, memory, z, mask)[0].log_softmax(-1)
                 total += sum(scores[place, word].item() for place, word in enumerate(labels[0].tolist()))
         assert value == pytest.approx(total / 6 - divergence.item(), rel=1e-6)
-
-
-def test_bounds_are_below_the_marginal():
-    model = lvm(seed=4)
-    below = bounds(model, SOURCE, OUTPUTS, draws(200), 11, CPU)
-    marginal = marginals(model, SOURCE, OUTPUTS, MarginalSettings(samples=2000, seed=3, chunk=500), 11, CPU)
-    assert all(one < other.value for one, other in zip(below, marginal, strict=True))
 
 
 def test_bounds_depend_on_their_sentence_alone():

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from types import SimpleNamespace
 
 import miniatures
 import pytest
@@ -11,50 +10,11 @@ from miniatures import decode, search
 from torch.distributions import Normal
 
 from workflow_src.evaluation.analyses.latent_paths import measure as latent_paths
-from workflow_src.types import EOS, PAD
+from workflow_src.types import EOS
 
 SOURCES = [[4, 7, 5], [6, 8, 9, 10, 11, 4], [5], [12, 3, 3, 4]]
 TARGETS = [[4, 5], [3, 9, 8, 4, 4, 6, 5], [7, 7, 3], [6]]
 CPU = torch.device("cpu")
-
-
-class Halfway:
-    """Latents (., .) of source positions, the same at each: a step goes half of the way to (6, 8).
-
-    The prior is N(0, 2²). Left of 1 the output is word 5, whose posterior is N((0, 1), 1), else word 7 with
-    N((3, 4), 1). What stands at padding is nonsense.
-    """
-
-    extra_positions = 0
-    config = SimpleNamespace(max_positions=50)
-
-    def encode(self, source):
-        return SimpleNamespace(mask=source != PAD)
-
-    def _placed(self, memory, mean):
-        return torch.where(memory.mask[..., None], torch.as_tensor(mean, dtype=torch.float64), 77.0)
-
-    def batch_mask(self, batch):
-        return batch.source_mask
-
-    def whole_target(self, target):
-        return target
-
-    def prior(self, memory, _mask):
-        mean = self._placed(memory, [0.0, 0.0])
-        return mean, torch.full_like(mean, 2.0)
-
-    def posterior(self, memory, target, _mask):
-        means = torch.where(target[:, :1] == 7, torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 1.0]]))
-        mean = self._placed(memory, means[:, None].double())
-        return mean, torch.ones_like(mean)
-
-    def read(self, _memory, z, _mask):
-        return torch.where(z[:, :1, 0] > 1, 7, 5), torch.zeros(len(z))
-
-
-def halved(_memory, z, _mask):
-    return (z + torch.tensor([6.0, 8.0])) / 2
 
 
 def close(one, other):
@@ -63,26 +23,6 @@ def close(one, other):
             {name: value if value is None else pytest.approx(value, abs=1e-9) for name, value in fields.items()}
             for fields in map(dataclasses.asdict, b)
         ]
-
-
-def test_a_path_by_hand():
-    halving = SimpleNamespace(model=Halfway(), moved=halved)
-    paths = latent_paths.follow(halving, [[4, 4], [4]], [[7], [7, 7]], 3, 8, CPU)
-    close(paths[:1], paths[1:])
-    after = dict(enumerate(paths[0]))
-    # z_L is (6, 8) (1 - 2^-L), the reference's posterior mean (3, 4).
-    assert [after[step].from_start for step in after] == [0.0, 5.0, 7.5, 8.75]
-    assert [after[step].step for step in after] == [None, 5.0, 2.5, 1.25]
-    assert [after[step].from_reference for step in after] == [5.0, 0.0, 2.5, 3.75]
-    # (3, 4) beside the delta step (0, 1); then delta stands still; then the step leads away from (3, 4).
-    assert [after[step].cosine for step in after] == [None, pytest.approx(0.8), None, pytest.approx(-1.0)]
-    assert [after[step].changed for step in after] == [None, True, False, False]
-    for step, place in after.items():
-        radius = 10 * (1 - 0.5**step)
-        assert place.log_prior == pytest.approx(-(radius**2) / 8 - 2 * math.log(2) - math.log(2 * math.pi))
-    squares = [1.0, 0.0, 2.5**2, 3.75**2]
-    expected = [-square / 2 - math.log(2 * math.pi) for square in squares]
-    assert [after[step].log_posterior for step in after] == pytest.approx(expected)
 
 
 def test_points_are_means_over_the_sentences_that_have_a_figure():

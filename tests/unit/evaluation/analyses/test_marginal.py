@@ -13,7 +13,7 @@ from miniatures import decode
 from workflow_src.evaluation.analyses.marginal import MarginalSettings
 from workflow_src.evaluation.analyses.marginal import measure as marginal
 from workflow_src.evaluation.analyses.marginal.measure import Estimate
-from workflow_src.types import EOS, PAD
+from workflow_src.types import EOS
 
 
 @dataclasses.dataclass
@@ -116,25 +116,6 @@ def test_a_models_own_marginal_is_the_integral_over_its_latent():
     assert estimate.error < 0.05
 
 
-def test_probabilities_of_all_outputs_sum_to_one():
-    """Given a length, here 1, and with special symbols, whose probability stays in the model's normaliser."""
-    model = miniatures.lvm()
-    prior = model.prior
-    # An untrained posterior is far from the true one; one that is a little wider than the prior is near enough.
-    model.posterior = lambda memory, target, mask: (prior(memory, mask)[0], 1.2 * prior(memory, mask)[1])
-    sampling = {"samples": 2000, "source": [4, 7, EOS], "chunk": 500}
-    every_estimate = estimates(model, [[token] for token in range(1, 11)], **sampling)
-    # Padding is no output: its probability is that of a word that has its place.
-    with torch.no_grad():
-        for parameter in (model.target_embedding.weight, model.output_bias):
-            parameter[[PAD, 5]] = parameter[[5, PAD]]
-    every_estimate += estimates(model, [[5]], **sampling)
-    total = sum(math.exp(e.value) for e in every_estimate)
-    error = sum((math.exp(e.value) * e.error) ** 2 for e in every_estimate) ** 0.5
-    assert total == pytest.approx(1, abs=5 * error)
-    assert error < 0.05
-
-
 def test_with_an_end_symbol_an_output_is_its_words_and_one_end_symbol():
     """The same weights in a model that knows of the end symbol, and in one that reads it as any other word."""
     with_end, without_end = miniatures.lvm(end_symbol=True), miniatures.lvm()
@@ -170,17 +151,6 @@ def test_the_noise_of_a_sentence_depends_on_seed_and_sentence_alone():
     assert torch.equal(draw(1, 2), draw(1, 2))
     draws = [draw(2, 1), draw(1, 3), draw(12, 2), draw(1, 22)]
     assert not any(torch.equal(draw(1, 2), other) for other in draws)
-
-
-def test_a_ratio_of_gaussians_is_that_of_torch():
-    generator = torch.Generator().manual_seed(0)
-    noise, mean_p, mean_q = (torch.randn((5, 3, 2), generator=generator, dtype=torch.float64) for _ in range(3))
-    deviation_p, deviation_q = (torch.rand((5, 3, 2), generator=generator) + 0.1 for _ in range(2))
-    z = mean_q + deviation_q * noise
-    p, q = torch.distributions.Normal(mean_p, deviation_p), torch.distributions.Normal(mean_q, deviation_q)
-    expected = (p.log_prob(z) - q.log_prob(z)).sum((1, 2))
-    ratio = marginal.gaussian_log_ratio(z, noise, mean_p, deviation_p, deviation_q)
-    torch.testing.assert_close(ratio, expected)
 
 
 def test_weights_of_any_size_are_safe():

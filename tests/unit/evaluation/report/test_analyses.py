@@ -110,18 +110,10 @@ def test_energies_are_of_the_references_and_of_every_row():
 
 
 def _several():
-    """Under two scorers, and at the references' lengths."""
-    rows = analysed.energies()["rows"]
+    """Under two scorers."""
     second = {"scorer": "seq2seq", "energy_per_sentence": 33.25}
-    bleu = {"bleu": 20.04, "bleu_tokenised": 21.0, "bleu_intl_lowercase": 22.96}
-    at_lengths = rows[1] | bleu | {"system": "lvm", "seed": None}
-    return analysed.read(
-        analysed.raw(
-            "energies",
-            rows=[row | more for row in rows for more in ({}, second)],
-            at_reference_lengths=[at_lengths | {"name": name} for name in ("delta-2", "prior-mean")],
-        )
-    )
+    rows = [row | more for row in analysed.energies()["rows"] for more in ({}, second)]
+    return analysed.read(analysed.raw("energies", rows=rows))
 
 
 def test_every_scorer_has_lines_of_its_own():
@@ -138,28 +130,6 @@ def test_every_scorer_has_lines_of_its_own():
     (note,) = analyses.column_notes(_several().values(), "dev", MANIFEST).values()
     assert "in nats under teacher, the mean" in note
     assert not analyses.column_notes(_several().values(), "test", MANIFEST)
-
-
-def test_rows_at_the_references_lengths_have_a_table_of_their_own():
-    manifest = reports.manifest(
-        expected_reference_lengths={"lvm/delta-2": 19.55, "lvm/delta-4": 1.0},
-        expected_source="A paper",
-        expected_convention="intl-lowercase",
-    )
-    table = _tables(_several(), manifest)["energies 1"]
-    caption = _words(table.caption)
-    heads = ["sacreBLEU", "tokenised", "international, lowercase", "published (international, lowercase)"]
-    assert table.heads[:5] == ["", *heads]
-    energy = ["9.0 ± 0.5", "0.81", "98", "2"]
-    assert table.rows == [
-        [f"lvm, {DELTA_2}", "20.0", "21.0", "23.0", "19.6", *energy],
-        [f"lvm, {PRIOR_MEAN.title}", "20.0", "21.0", "23.0", "–", *energy],
-    ]
-    assert "Figures (A paper) at these lengths too: compare them with the column international" in caption
-    assert "Repetitions are kept." in caption
-    assert "<h3>At the references’ lengths</h3>" in _page(_several(), manifest)
-    # Without published figures there is no column of them.
-    assert not any("published" in head for head in _tables(_several())["energies 1"].heads)
 
 
 def test_lines_of_several_seeds_name_theirs():

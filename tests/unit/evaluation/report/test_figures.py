@@ -164,17 +164,6 @@ def test_time_against_length_leaves_out_what_distinguishes_no_rows():
         assert [(row["x"], row["y"]) for row in points if row["series"] == alone] == [(1, 1), (5, 5)]
 
 
-def test_rows_of_one_system_and_library_are_drawn_apart():
-    kinds = ("float32", "int8")
-    decodes = {("teacher", kind): {"search": "greedy", "engine": f"ctranslate2-{kind}"} for kind in kinds}
-    bins = [{"shortest": n, "longest": n + 1, "mean_length": n, "latency_ms": 1.0 * n} for n in (1, 5)]
-    speed = reports.speed(*(reports.timed("teacher", kind, 1.0, by_length=bins) for kind in kinds))
-    chart = speed_page.time_by_length(speed, reports.manifest(decodes)).to_dict()
-    (line,) = (layer for layer in chart["layer"] if layer["mark"]["type"] == "line")
-    one, other = (condition["value"] for condition in line["encoding"]["strokeDash"]["condition"])
-    assert one != other
-
-
 def test_a_row_with_chosen_settings_is_drawn_where_its_search_has_no_other():
     chosen = {"search": "beam", "beam": 4, "length_penalty": 0.5}
     picked = {("teacher", "chosen"): [{"length_penalty": 0.5}]}

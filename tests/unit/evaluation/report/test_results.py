@@ -203,37 +203,16 @@ def test_means_say_over_how_many_seeds_they_are():
     assert means["chrf"].text(2, 1, 0.5) == "25.00"
 
 
-def test_p_values_stand_beside_their_rows(tmp_path):
-    key = {"system": "lvm", "name": "delta-2", "seed": 1, "metric": "bleu"}
-    pairs = []
-    for removed, p, difference in (("none", 0.25, -1.0), ("words", 0.4, 1.0), ("subwords", 0.5, 2.0)):
-        for why, other in (("baseline", "prior-mean"), ("control", "delta-1")):
-            tested = {"variant": removed, "difference": difference, "p_value": p}
-            pairs.append(key | tested | {"why": why, "other": ["lvm", other]})
-    rival = {"variant": "subwords", "why": "autoregressive", "other": ["teacher", "beam-4"]}
-    rival |= {"difference": 0.3, "error": 0.1, "sentence": 0.02}
-    pairs += [key | rival, key | rival | {"metric": "validity"}]
-    content = {
-        "format": FORMAT,
-        "test": {"name": "a test", "two_sided": True, "trials": 9},
-        "sentences": 9,
-        "pairs": pairs,
-    }
-    (tmp_path / "significance.json").write_text(json.dumps(content))
+def test_p_values_stand_beside_their_rows_on_their_split(tmp_path):
+    pair = {"system": "lvm", "name": "delta-2", "seed": 1, "metric": "bleu", "variant": "subwords", "difference": 0.3}
+    tested = pair | {"why": "baseline", "other": ["lvm", "prior-mean"], "p_value": 0.5}
+    rival = pair | {"why": "autoregressive", "other": ["teacher", "beam-4"], "error": 0.1, "sentence": 0.02}
+    test = {"name": "a test", "two_sided": True, "trials": 9}
+    (tmp_path / "significance.json").write_text(json.dumps({"format": FORMAT, "test": test, "pairs": [tested, rival]}))
     significance = files.read_significance(tmp_path / "significance.json")
     manifest = reports.manifest(DECODES, splits=("dev", "test"))
-    measured = results.build(manifest, qualities(manifest), tested={"test": significance}).figures
-    lines = measured[measured["p"].notna()]
-    # They are of test: dev has none.
-    assert set(lines["split"]) == {"test"}
-    columns = lines[["system", "variant", "figure", "value", "p", "against"]]
-    assert sorted(columns.itertuples(index=False, name=None)) == [
-        ("lvm", "none", "bleu", 30.0, 0.25, "lvm/prior-mean"),
-        ("lvm", "none", results.FROM_CONTROL, -1.0, 0.25, "lvm/delta-1"),
-        ("lvm", "subwords", "bleu", 31.5, 0.5, "lvm/prior-mean"),
-        ("lvm", "subwords", results.FROM_CONTROL, 2.0, 0.5, "lvm/delta-1"),
-        ("lvm", "words", "bleu", 31.0, 0.4, "lvm/prior-mean"),
-        ("lvm", "words", results.FROM_CONTROL, 1.0, 0.4, "lvm/delta-1"),
-    ]
-    pair = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
-    assert significance.pairs == {pair: dict.fromkeys(("bleu", "validity"), PairedDifference(0.3, 0.1, 0.02))}
+    lines = results.build(manifest, qualities(manifest), tested={"test": significance}).figures.dropna(subset="p")
+    columns = ["split", "system", "variant", "figure", "p", "against"]
+    assert lines[columns].to_numpy().tolist() == [["test", "lvm", "subwords", "bleu", 0.5, "lvm/prior-mean"]]
+    between = (("lvm", "delta-2", 1), ("teacher", "beam-4", 1))
+    assert significance.pairs == {between: {"bleu": PairedDifference(0.3, 0.1, 0.02)}}
