@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import functools
 import itertools
 import json
 import math
@@ -21,11 +20,11 @@ from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.evaluation.manifest import EngineKey
 from workflow_src.evaluation.report import markdown
 from workflow_src.evaluation.report.leaderboard import BETWEEN_SIGNATURES, NUMBERS, ON_DEV, RUN, Row
-from workflow_src.evaluation.report.needs import Figures, carried_roles, close_to_best, deciding, helpers, served
+from workflow_src.evaluation.report.needs import Candidate, carried_roles, close_to_best, deciding, helpers, served
 from workflow_src.evaluation.report.results import Mean, means, without_release
 from workflow_src.registry import default_engine, engines, families, main_metric, searches
 from workflow_src.serving.options import option, option_words, place_words
-from workflow_src.spec import Search, SearchSettings, parse
+from workflow_src.spec import SearchSettings, parse
 
 # Rows whose quality is within this of the best of their kind count as equally good: the fastest is shown.
 LEVEL = 0.3
@@ -37,44 +36,47 @@ MARK = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """The rows of one system and decode, one for each of the `seeds` of the run that has it, and their means by
-    figure."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Entry(Candidate):
+    """The rows of one system and decode, one for each of the `seeds` of the run that has it, and their means by figure.
+
+    `settings_of_seeds` is empty where the search is not declared, or has other settings; `settings` are those of the
+    first seed.
+    """
 
     rows: tuple[Row, ...]
     seeds: int
     means: Mapping[str, Mean]
+    settings_of_seeds: list[SearchSettings]
+
+    @classmethod
+    def of(cls, rows: tuple[Row, ...], seeds: int, means: Mapping[str, Mean]) -> Entry:
+        row, main = rows[0], main_metric()
+        family, search = families().get(row["family"]), searches().get(row["search"])
+        try:
+            settings = [parse(search.settings, json.loads(row["settings"])) for row in rows] if search else []
+        except ValueError:
+            settings = []
+        return cls(
+            autoregressive=family is not None and family.autoregressive,
+            search=search,
+            settings=next(iter(settings), None),
+            figures={main: means[main.name].value},
+            on_dev={main: means[ON_DEV].value} if ON_DEV in means else {},
+            latency_ms=means["latency_ms"].value if "latency_ms" in means else None,
+            # Where the digest of the dev set is unknown, rows of a run share theirs.
+            dev_set=row["dev_set"] or tuple(row[name] for name in RUN),
+            machine=f"{row['hardware']}, {row['threads']} threads",
+            rows=rows,
+            seeds=seeds,
+            means=means,
+            settings_of_seeds=settings,
+        )
 
     @property
     def quality(self) -> float:
         """The main metric."""
         return self.means[main_metric().name].value
-
-    @property
-    def latency_ms(self) -> float | None:
-        return self.means["latency_ms"].value if "latency_ms" in self.means else None
-
-    @property
-    def machine(self) -> str:
-        return f"{self.row['hardware']}, {self.row['threads']} threads"
-
-    @property
-    def shown(self) -> Entry:
-        return self
-
-    @property
-    def figures(self) -> Figures:
-        return {main_metric(): self.quality}
-
-    @property
-    def on_dev(self) -> Figures:
-        return {main_metric(): self.means[ON_DEV].value} if ON_DEV in self.means else {}
-
-    @property
-    def dev_set(self) -> str | tuple[str, ...]:
-        """The digest of the dev set; where it is unknown, the run, whose rows share theirs."""
-        return self.row["dev_set"] or tuple(self.row[name] for name in RUN)
 
     @property
     def row(self) -> Row:
@@ -85,31 +87,6 @@ class Entry:
     def main_signature(self) -> str:
         """How the main metric counts, such as its tokeniser."""
         return without_release(self.row["signature"].partition(BETWEEN_SIGNATURES)[0])
-
-    @property
-    def autoregressive(self) -> bool:
-        family = families().get(self.row["family"])
-        return family is not None and family.autoregressive
-
-    @functools.cached_property
-    def search(self) -> Search | None:
-        """The declaration of the search; None where it is not declared."""
-        return searches().get(self.row["search"])
-
-    @functools.cached_property
-    def settings_of_seeds(self) -> list[SearchSettings]:
-        """The settings of every seed; empty where the search is not declared, or has other settings."""
-        if not self.search:
-            return []
-        try:
-            return [parse(self.search.settings, json.loads(row["settings"])) for row in self.rows]
-        except ValueError:
-            return []
-
-    @property
-    def settings(self) -> SearchSettings | None:
-        """The settings of the first seed; None where they are not known."""
-        return next(iter(self.settings_of_seeds), None)
 
     @property
     def kind(self) -> tuple[str, bool, tuple[str, ...]]:
@@ -176,7 +153,7 @@ def entries(rows: Iterable[Row]) -> list[Entry]:
         if row[name]
     ]
     by_entry = means(pd.DataFrame(lines).reindex(columns=["entry", "figure", "value", "low", "high", "p"]), ["entry"])
-    return [Entry(of_seeds, count, by_entry[(number,)]) for number, (of_seeds, count) in enumerate(decodes)]
+    return [Entry.of(of_seeds, count, by_entry[(number,)]) for number, (of_seeds, count) in enumerate(decodes)]
 
 
 def best(candidates: Sequence[Entry]) -> Entry:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from workflow_src.config.roles import named_systems, refinement
 from workflow_src.registry import searches
@@ -15,44 +16,26 @@ FASTEST = 2.0
 FASTEST_NEED = f"fastest within {FASTEST:g} points of the best"
 
 
-class Shown(Protocol):
-    """A row of a table; search and settings are None where they are not declared."""
-
-    @property
-    def autoregressive(self) -> bool: ...
-
-    @property
-    def search(self) -> Search | None: ...
-
-    @property
-    def settings(self) -> SearchSettings | None: ...
-
-
 Figures = Mapping[Metric, float]
 
 
-class Candidate(Protocol):
-    """A row that may be chosen: its figures by the metrics that decide, on a test set and on dev, as far as measured,
-    and which dev set that is; its latency in milliseconds, None where it was not timed, and the machine that timed
-    it."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A row that may be chosen; its search and settings are None where they are not declared.
 
-    @property
-    def shown(self) -> Shown: ...
+    `figures` and `on_dev` are by the metrics that decide, on a test set and on the dev set `dev_set`, as far as
+    measured; `latency_ms` is None where it was not timed, and `machine` is the one that timed it.
+    """
 
-    @property
-    def figures(self) -> Figures: ...
-
-    @property
-    def on_dev(self) -> Figures: ...
-
-    @property
-    def dev_set(self) -> Hashable: ...
-
-    @property
-    def latency_ms(self) -> float | None: ...
-
-    @property
-    def machine(self) -> str: ...
+    autoregressive: bool
+    search: Search | None
+    settings: SearchSettings | None
+    figures: Figures
+    on_dev: Figures
+    latency_ms: float | None
+    # One experiment has one dev set, and one job times all its rows.
+    dev_set: Hashable = ""
+    machine: str = ""
 
 
 Row = TypeVar("Row", bound=Candidate)
@@ -64,12 +47,12 @@ def carried_roles() -> set[str | None]:
     return {kind.option(name).role for kind in kinds for name in kind.named("carried")}
 
 
-def helpers(row: Shown) -> dict[str, str]:
+def helpers(row: Candidate) -> dict[str, str]:
     """Other systems of the search, by role."""
     return named_systems(row.settings) if row.settings else {}
 
 
-def in_one_pass(row: Shown) -> bool:
+def in_one_pass(row: Candidate) -> bool:
     """Whether a search neither writes word by word nor computes its output again from an earlier one."""
     if row.autoregressive or row.search is None or row.settings is None:
         return False
@@ -77,13 +60,13 @@ def in_one_pass(row: Shown) -> bool:
     return not ((row.search.traceable and value != row.search.first_value) or refinement(row.settings))
 
 
-def _with_language_model(row: Shown) -> bool:
+def _with_language_model(row: Candidate) -> bool:
     """Whether other systems of the search are such as bundles carry, and none drafts its output."""
     drafted = row.search is not None and row.search.blocks
     return bool(helpers(row)) and set(helpers(row)) <= carried_roles() and not drafted
 
 
-NEEDS: dict[str, Callable[[Shown], bool]] = {
+NEEDS: dict[str, Callable[[Candidate], bool]] = {
     FASTEST_NEED: lambda _: True,
     "one pass by itself": lambda row: in_one_pass(row) and not helpers(row),
     "one pass with a language model": lambda row: in_one_pass(row) and _with_language_model(row),
@@ -144,7 +127,7 @@ def served(candidates: Sequence[Row], margin: float) -> dict[str, Row]:
     """
     chosen: dict[str, Row] = {}
     for need, serves in NEEDS.items():
-        fitting = [candidate for candidate in candidates if serves(candidate.shown)]
+        fitting = [candidate for candidate in candidates if serves(candidate)]
         if not fitting:
             continue
         fastest = need == FASTEST_NEED

@@ -14,6 +14,7 @@ from workflow_src.data.repetitions import WITHOUT_REPEATED_SUBWORDS, collapse_re
 from workflow_src.evaluation.document import Block, Caption, Cell, Code, Command, Paragraph, Strong, Table, table_of
 from workflow_src.evaluation.manifest import Key, Row, ShownDecode
 from workflow_src.evaluation.quality.details import read_details
+from workflow_src.evaluation.report import needs
 from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.needs import FASTEST, FASTEST_NEED, Figures, close_to_best, deciding, served
@@ -26,20 +27,12 @@ from workflow_src.serving.options import translate_command
 EXAMPLES = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A row of the first seed on the split of the tables: its figures there and on dev by the metrics that decide, as
-    far as measured, and its latency in milliseconds, None where it was not timed."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Candidate(needs.Candidate):
+    """A row of the first seed on the split of the tables."""
 
     row: Row
     shown: ShownDecode
-    figures: Figures
-    on_dev: Figures
-    latency_ms: float | None
-    # One job times all rows.
-    machine: str = ""
-    # One experiment has one dev set.
-    dev_set: str = ""
 
 
 def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:
@@ -61,7 +54,19 @@ def candidates_of(inputs: Inputs, measured: Results) -> list[Candidate]:
         )
         latency = on_split["latency_ms"].value if "latency_ms" in on_split else None
         on_dev = dev_figures or chosen.get(key, {})
-        candidates.append(Candidate(row, manifest.decode(*row.key), figures, on_dev, latency))
+        shown = manifest.decode(*row.key)
+        candidates.append(
+            Candidate(
+                autoregressive=shown.autoregressive,
+                search=shown.search,
+                settings=row.settings,
+                figures=figures,
+                on_dev=on_dev,
+                latency_ms=latency,
+                row=row,
+                shown=shown,
+            )
+        )
     return candidates
 
 
