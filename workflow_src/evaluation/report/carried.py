@@ -56,11 +56,6 @@ def count(value: int | None) -> str:
     return "–" if value is None or pd.isna(value) else f"{value:,}"
 
 
-def notes(rows: pd.DataFrame) -> dict[str, str]:
-    """Notes on the systems for every table of a report with the rows of rows.csv."""
-    return {"Systems": " ".join(filter(None, [SYSTEMS, unequal(rows)]))}
-
-
 def carry(blocks: Sequence[Block], carried: Caption) -> list[Block]:
     """The blocks with what every table carries in its caption; of tables beside each other, in the first one's."""
     return [_carry(block, carried) for block in blocks]

@@ -69,8 +69,9 @@ class Contents:
     @property
     def carried(self) -> Caption:
         """The data, the seeds and notes on the systems, which every table of results has."""
-        data = carried.data(self.manifest.dataset, self.material.corpus.sha256, self.measured.rows["seed"])
-        return Caption(data, carried.notes(self.measured.rows))
+        rows = self.measured.rows
+        data = carried.data(self.manifest.dataset, self.material.corpus.sha256, rows["seed"])
+        return Caption(data, {"Systems": f"{carried.SYSTEMS} {carried.unequal(rows)}".strip()})
 
     @property
     def record(self) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import operator
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -57,8 +58,7 @@ def groups(
 
     With `evidence` lines are compared with the fastest autoregressive one that is as good.
 
-    Autoregressive groups come first, then each model with its refiners, by their families; within a group the order is
-    that of the families, the model's own first, then of the search's series, then the experiment's.
+    Autoregressive groups come first, then each model with its refiners, by their families; lines are in `_order`.
     """
     by_line = means(results.shown(split, removed))
     rows = results.rows.groupby(["system", "decode"], sort=False)
@@ -251,13 +251,9 @@ def rounds_heading(rounds: int, disturbed: int) -> str:
 
 def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
     """The lowest and the highest median of rounds; an asterisk marks those of disturbed rounds, numbers from 1."""
-    ends = [min(enumerate(medians, 1), key=_median), max(enumerate(medians, 1), key=_median)]
+    ends = [choose(enumerate(medians, 1), key=operator.itemgetter(1)) for choose in (min, max)]
     texts = [digits(median) + "*" * (number in disturbed) for number, median in ends]
     return "–".join(dict.fromkeys(texts))
-
-
-def _median(numbered: tuple[int, float]) -> float:
-    return numbered[1]
 
 
 def _fixed(value: float | None) -> str:

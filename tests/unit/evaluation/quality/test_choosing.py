@@ -45,13 +45,6 @@ def test_the_highest_bleu_wins_and_the_curve_is_whole():
     assert [point["bleu"] for point in curve] == [-0.25, 0.0, -0.25]
 
 
-def test_of_equals_the_first_wins():
-    chosen, _ = choose(
-        [{"step_size": 2.0}, {"step_size": 1.0}], lambda _: {"bleu": 30.0, "mean_steps": 1}, main_metric()
-    )
-    assert chosen == {"step_size": 2.0}
-
-
 def test_the_lowest_wins_where_less_is_better():
     errors = {0.5: 60.0, 1.0: 50.0, 1.5: 50.0}
     tried = [{"step_size": size} for size in errors]

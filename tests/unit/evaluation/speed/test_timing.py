@@ -421,17 +421,6 @@ def test_rows_in_turns_that_fail_leave_the_rounds_as_they_are(clock, monkeypatch
     assert "a fault" in results.step_costs.failure
 
 
-@pytest.mark.usefixtures("quiet")
-def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
-    monkeypatch.setattr(local, "best_batch", lambda run, start, most: (5, None))
-    calls = []
-    timer = local.Local({"lvm": Recorder(calls)}, grow_batch=True)
-    measured = timing.measure({"eager": timer}, ROWS[1:2], ["a", "b"], SPEED)
-    times = measured.times[("lvm", "delta-1")]
-    assert (times.batch, times.batched) == (5, 5)
-    assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5
-
-
 def test_a_batch_is_timed_by_the_faster_of_two_calls(clock, monkeypatch):
     """In the first, a GPU's program may be made: here it takes 5 seconds."""
     seconds, first = [], [5.0]

@@ -1,9 +1,8 @@
 """Where latents go under refinement: how far, how probable they are, and whether they go where a delta step goes.
 
-A path z_0, z_1, … begins at the prior mean, and y_L is what z_L decodes to. Measured of every z_L are its distances
-from z_0, from z_{L-1} and from the mean of q(z|x,y) of the reference y, and the log-densities log p(z_L|x) and log
-q(z_L|x,y_L). Score and energy networks learn to step where delta inference goes (Lee et al. 2020, equation 4; one step
-of it here): the cosine between z_L - z_{L-1} and the delta step from z_{L-1} measures how far they do.
+A path z_0, z_1, … begins at the prior mean, and y_L is what z_L decodes to; `Place` has what is measured of every z_L.
+Score and energy networks learn to step where delta inference goes (Lee et al. 2020, equation 4; one step of it here):
+the cosine with the delta step measures how far they do.
 
 Latents of source positions are followed as a search moves them. Those of target positions are followed at the
 reference's length, because a posterior that reads the reference has latents at the reference's positions alone.

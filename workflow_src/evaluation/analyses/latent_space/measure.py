@@ -187,12 +187,8 @@ def map_sentence(
 ) -> dict[str, Any]:
     """The content of the picture of one sentence, at the length of its reference; subwords as ids.
 
-    `refinements` are the searches whose paths are shown, by their names; `searches` lists these in order.
-    `outputs` are the subwords from the prior mean, the posterior mean of the reference, and after the last step of
-    each of them. Each of `panels` has a square (`centre`, `half`), `regions` (resolution rows from below of subword
-    ids), `arrows` (x, y, dx, dy) in a grid, the points `prior` and `posterior`, and `paths` by the names of their
-    searches, from the prior mean on. Where targets have an end symbol, `end_symbol` is its id (else None), the last
-    panel is of its latent, and outputs keep their end symbols. Raises ConfigError for latents of another width.
+    Entries are those of `LatentSpace` and its panels; `refinements` are the searches whose paths are shown, by their
+    names. Outputs keep their end symbols. Raises ConfigError for latents of another width.
     """
     memory = model.encode(torch.tensor([list(source)], device=device))
     target = model.whole_target(torch.tensor([list(reference)], device=device))
