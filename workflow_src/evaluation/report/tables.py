@@ -251,7 +251,8 @@ def rounds_heading(rounds: int, disturbed: int) -> str:
 
 def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
     """The lowest and the highest median of rounds; an asterisk marks those of disturbed rounds, numbers from 1."""
-    ends = [choose(enumerate(medians, 1), key=operator.itemgetter(1)) for choose in (min, max)]
+    numbered, median = list(enumerate(medians, 1)), operator.itemgetter(1)
+    ends = [min(numbered, key=median), max(numbered, key=median)]
     texts = [digits(median) + "*" * (number in disturbed) for number, median in ends]
     return "–".join(dict.fromkeys(texts))
 
