@@ -75,14 +75,8 @@ CHANGES = {
             ("report", None): ("systems.score.training.learning_rate", "(none)", "0.25"),
         },
     ),
-    "a first limit": (
-        "recipe={limits: {train: 50}}",
-        {("data", None): ("recipe.limits.train", "(none)", "50")},
-    ),
-    "repeats held out": (
-        "recipe={held_out: remove}",
-        {("data", None): ("recipe.held_out", "keep", "remove")},
-    ),
+    "a first limit": ("recipe={limits: {train: 50}}", {("data", None): ("recipe.limits.train", "(none)", "50")}),
+    "repeats held out": ("recipe={held_out: remove}", {("data", None): ("recipe.held_out", "keep", "remove")}),
     "examples": (
         "report={examples: 4}",
         {("analyse", None): ("examples", None, "4"), ("report", None): ("report.examples", None, "4")},
@@ -225,10 +219,7 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
         (["smok"], "error: experiment is 'smok'; "),
         (["none.yaml"], "error: none.yaml does not exist."),
         (["smoke", "--configfile", "none.yaml"], "error: none.yaml does not exist."),
-        (
-            ["smoke", "--config", "seeds=[0.5]"],
-            "error: seeds[0] is '0.5'; allowed: ",
-        ),
+        (["smoke", "--config", "seeds=[0.5]"], "error: seeds[0] is '0.5'; allowed: "),
         (["smoke", "--config", "seeds"], "error: --config is 'seeds'; allowed: NAME=VALUE"),
         (["smoke", "--target", "report", "none.txt"], "error: --target is 'none.txt': "),
         (["smoke", "--target", "."], "error: --target is '.': "),

@@ -80,10 +80,7 @@ def commands_of(process: subprocess.CompletedProcess) -> list[str]:
 
 @pytest.mark.parametrize(
     ("record", "maker"),
-    [
-        ("distilled/teacher/train.json", "merge_distilled"),
-        ("translations/lvm/seed-1/prior-mean/test.json", "decode"),
-    ],
+    [("distilled/teacher/train.json", "merge_distilled"), ("translations/lvm/seed-1/prior-mean/test.json", "decode")],
 )
 def test_a_record_is_made_by_its_name(record, maker, tmp_path):
     assert scheduled(f"results/smoke/{record}", "--configfile", SMOKE, folder=tmp_path)[maker] == 1
@@ -289,10 +286,7 @@ def test_yaml_that_builds_objects_is_refused_and_nothing_runs(how, hollow_projec
         process = dry_run(how, value, folder=tmp_path)
     output = process.stdout + process.stderr
     assert process.returncode not in (0, 70) and "Traceback" not in output
-    messages = {
-        "--configfile": "not valid JSON or YAML",
-        "--config": "allowed: an experiment of config/experiments/",
-    }
+    messages = {"--configfile": "not valid JSON or YAML", "--config": "allowed: an experiment of config/experiments/"}
     assert messages.get(how, "could not determine a constructor for the tag") in output
     assert not (tmp_path / "sprung").exists()
 
@@ -677,20 +671,14 @@ CHANGES = {
         "systems: {ctc: {search_defaults: {ctc-beam: {word_bonus: 1.0}}}}",
         {"finish_bundle": 1, "report": 1},
     ),
-    "a share of augmented pairs": (
-        "systems: {ctc: {training: {augment: {upper: 0.1}}}}",
-        {"encode": 1, **AFTER_CTC},
-    ),
+    "a share of augmented pairs": ("systems: {ctc: {training: {augment: {upper: 0.1}}}}", {"encode": 1, **AFTER_CTC}),
     "metrics": ("metrics: [bleu, chrf, ter]", {"score_quality": 15, "compare_rows": 1, "report": 1}),
     "a metric that a program computes": (
         "metrics: {chrf: {}, comet: {download: some/model}}",
         {"score_comet": 15, "score_quality": 15, "compare_rows": 1, "report": 1},
     ),
     "number of examples": ("report: {examples: 4}", {"analyse": 1, "report": 1}),
-    "samples of one analysis": (
-        "analyses: {marginal: {samples: 11}}",
-        {"estimate_marginal": 1, "report": 1},
-    ),
+    "samples of one analysis": ("analyses: {marginal: {samples: 11}}", {"estimate_marginal": 1, "report": 1}),
     # The report names it.
     "name of a preset": (
         "systems: {score: {preset: tiny, model: {dim: 32, feed_forward: 64, heads: 2, layers: 1, latent_dim: 2, "
@@ -703,34 +691,13 @@ CHANGES = {
         {"train_refiner": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN, **OF_REFINERS},
     ),
     "how speed is measured": ("speed: {repeats: 3}", {"measure_speed": 1, "report": 1}),
-    "learning rate of a refiner": (
-        "systems: {score: {training: {learning_rate: 0.001}}}",
-        AFTER_REFINER,
-    ),
-    "a refiner's updates by the corpus": (
-        "systems: {score: {training: {max_steps: auto}}}",
-        AFTER_REFINER,
-    ),
-    "steps of the latent-variable model": (
-        "systems: {lvm: {training: {max_steps: 31}}}",
-        AFTER_LATENT,
-    ),
-    "learning rate of the teacher": (
-        "systems: {teacher: {training: {learning_rate: 0.001}}}",
-        AFTER_TEACHER,
-    ),
-    "tokeniser of BLEU": (
-        "recipe: {bleu_tokeniser: char}",
-        AFTER_TEACHER,
-    ),
-    "learning rate of the latent-variable model": (
-        "systems: {lvm: {training: {learning_rate: 0.001}}}",
-        AFTER_LATENT,
-    ),
-    "how finely a figure is drawn": (
-        "analyses: {latent_space: {resolution: 8}}",
-        {"map_latent_space": 1, "report": 1},
-    ),
+    "learning rate of a refiner": ("systems: {score: {training: {learning_rate: 0.001}}}", AFTER_REFINER),
+    "a refiner's updates by the corpus": ("systems: {score: {training: {max_steps: auto}}}", AFTER_REFINER),
+    "steps of the latent-variable model": ("systems: {lvm: {training: {max_steps: 31}}}", AFTER_LATENT),
+    "learning rate of the teacher": ("systems: {teacher: {training: {learning_rate: 0.001}}}", AFTER_TEACHER),
+    "tokeniser of BLEU": ("recipe: {bleu_tokeniser: char}", AFTER_TEACHER),
+    "learning rate of the latent-variable model": ("systems: {lvm: {training: {learning_rate: 0.001}}}", AFTER_LATENT),
+    "how finely a figure is drawn": ("analyses: {latent_space: {resolution: 8}}", {"map_latent_space": 1, "report": 1}),
     "one more system that nothing is decoded with": (
         "systems: {wide: {family: score, preset: miniature, model: {latent_dim: 2}, base: lvm, "
         "training: {max_steps: 20}}}",
@@ -738,14 +705,8 @@ CHANGES = {
     ),
     # Files that are joined from other shards are joined anew, and all that follow from them are made anew.
     "number of shards": ("distillation: {teacher: {shards: 5}}", AFTER_DISTILLATION | {"distill": 5}),
-    "beam of distillation": (
-        "distillation: {teacher: {beam: 3}}",
-        AFTER_DISTILLATION,
-    ),
-    "size of the subwords": (
-        "recipe: {subwords: {vocabulary_size: 250}}",
-        AFTER_SUBWORDS,
-    ),
+    "beam of distillation": ("distillation: {teacher: {beam: 3}}", AFTER_DISTILLATION),
+    "size of the subwords": ("recipe: {subwords: {vocabulary_size: 250}}", AFTER_SUBWORDS),
     "what is normalised": (
         "recipe: {normalisation: {max_characters: 200}}",
         {rule: count for rule, count in jobs(Plan(load_experiment("smoke"))).items() if rule != "download"},
@@ -767,15 +728,9 @@ CHANGES = {
         "teacher: {model: {max_positions: 100}}}\ndecodes: [{system: teacher, search: greedy}]\nanalyses: null",
         {"train_teacher": 1, "export_bundle": 1, "finish_bundle": 1, **decoded(1), **SHOWN},
     ),
-    "size of the subwords by the corpus": (
-        "recipe: {subwords: {vocabulary_size: auto}}",
-        AFTER_SUBWORDS,
-    ),
+    "size of the subwords by the corpus": ("recipe: {subwords: {vocabulary_size: auto}}", AFTER_SUBWORDS),
     "subwords from elsewhere": ("recipe: {subwords_from: elsewhere}", AFTER_SUBWORDS),
-    "another seed of the corpus": (
-        "recipe: {dataset: {generator: {seed: 2}}}",
-        jobs(Plan(load_experiment("smoke"))),
-    ),
+    "another seed of the corpus": ("recipe: {dataset: {generator: {seed: 2}}}", jobs(Plan(load_experiment("smoke")))),
     "texts that a system learns from, and their weights": (
         "systems: {ctc: {data: {raw: 1, distilled-by-teacher: 0.5}}}",
         AFTER_CTC,
@@ -937,10 +892,7 @@ def priorities_in_order(text: str) -> tuple[dict[str, int], nx.DiGraph]:
     [
         ["experiment=smoke", "seeds=[1, 2, 3]"],
         # Pupils that take far longer than their teacher, one that others wait for and one that none waits for.
-        [
-            "experiment=smoke",
-            "systems={lvm: {training: {max_steps: 100000}}, ctc: {training: {max_steps: 900000}}}",
-        ],
+        ["experiment=smoke", "systems={lvm: {training: {max_steps: 100000}}, ctc: {training: {max_steps: 900000}}}"],
         [
             "experiment=smoke",
             "systems={lvm: {training: {max_steps: 900000}}}",

@@ -137,11 +137,7 @@ class ConfigError(InputError):
         name = setting.rpartition(".")[2] if value is ABSENT else value
         self.nearest = nearest_name or (nearest(name, names) if isinstance(name, str) else None)
         choices = self.allowed if isinstance(self.allowed, str) else ", ".join(names) or "none"
-        fixes = [
-            f"allowed: {choices}" if choices else "",
-            hint,
-            did_you_mean(self.nearest) if self.nearest else "",
-        ]
+        fixes = [f"allowed: {choices}" if choices else "", hint, did_you_mean(self.nearest) if self.nearest else ""]
         subject = setting if value is ABSENT else f"{setting} is {short_repr(value)}"
         super().__init__(f"{subject}:" if problem else subject, problem, "; ".join(filter(None, fixes)))
 

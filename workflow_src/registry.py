@@ -77,12 +77,7 @@ class LoadedPlugin:
 
     def record(self) -> dict[str, str]:
         """The entry of the plug-in in bundles and provenance."""
-        return {
-            "name": self.plugin.name,
-            "module": self.module,
-            "version": self.plugin.version,
-            "digest": self.digest,
-        }
+        return {"name": self.plugin.name, "module": self.module, "version": self.plugin.version, "digest": self.digest}
 
 
 def use(modules: Iterable[str]) -> None:

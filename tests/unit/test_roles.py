@@ -184,25 +184,16 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
-        (
-            {"roles": {}},
-            {"setting": "systems.marked.roles.critic", "problem": "missing"},
-        ),
+        ({"roles": {}}, {"setting": "systems.marked.roles.critic", "problem": "missing"}),
         ({"roles": {"critik": "teacher"}}, {"setting": "systems.marked.roles.critik", "nearest": "critic"}),
         ({"roles": {"critic": "nobody"}}, {"setting": "systems.marked.roles.critic", "nearest": None}),
-        (
-            {"roles": {"critic": "lvm"}},
-            {"setting": "systems.marked.roles.critic", "value": "lvm"},
-        ),
+        ({"roles": {"critic": "lvm"}}, {"setting": "systems.marked.roles.critic", "value": "lvm"}),
         (
             {"roles": {"critic": "teacher", "base": "lvm"}},
             {"setting": "systems.marked.roles.base", "problem": "a setting of its own"},
         ),
         ({"model": {"max_positions": 11}}, {"setting": "systems.marked.model.max_positions", "allowed": ("512",)}),
-        (
-            {"roles": {"critic": "marked"}},
-            {"setting": "systems.marked.roles.critic"},
-        ),
+        ({"roles": {"critic": "marked"}}, {"setting": "systems.marked.roles.critic"}),
     ],
 )
 def test_a_role_that_is_not_filled_as_declared_is_reported_in_a_sentence(package, changes, fields):
@@ -230,14 +221,8 @@ def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(packag
     ("changes", "fields"),
     [
         ({}, {"setting": "systems.led.init_from", "problem": "missing"}),
-        (
-            {"init_from": "teacher"},
-            {"setting": "systems.led.init_from"},
-        ),
-        (
-            {"init_from": "marked", "preset": "larger"},
-            {"setting": "systems.led.model.dim", "allowed": ("8",)},
-        ),
+        ({"init_from": "teacher"}, {"setting": "systems.led.init_from"}),
+        ({"init_from": "marked", "preset": "larger"}, {"setting": "systems.led.model.dim", "allowed": ("8",)}),
     ],
 )
 def test_a_start_that_cannot_be_continued_is_reported_in_a_sentence(package, changes, fields):

@@ -25,11 +25,7 @@ from workflow_src.spec import UNKNOWN, Frozen, Generator, parse
 
 NAME = r"[a-z0-9][a-z0-9._-]*"
 Address = Annotated[
-    str,
-    matching(
-        r"https?://[^\s{}]+",
-        "http:// or https:// without spaces, { or }, which are %20, %7B and %7D",
-    ),
+    str, matching(r"https?://[^\s{}]+", "http:// or https:// without spaces, { or }, which are %20, %7B and %7D")
 ]
 Sha256 = Annotated[str, matching(r"[0-9a-f]{64}", "64 digits of 0-9 and a-f")]
 Md5 = Annotated[str, matching(r"[0-9a-f]{32}", "32 digits of 0-9 and a-f")]

@@ -6,12 +6,7 @@ from typing import Any
 
 from workflow_src.config.base import member_settings
 from workflow_src.config.cleaning import filter_settings
-from workflow_src.config.compose import (
-    check_new_systems,
-    experiment,
-    extended,
-    laid_over,
-)
+from workflow_src.config.compose import check_new_systems, experiment, extended, laid_over
 from workflow_src.config.datasets import DatasetConfig, GroupSplit
 from workflow_src.config.declared import reason
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes

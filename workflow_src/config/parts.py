@@ -267,12 +267,7 @@ class MemoryPart(PartFields):
 
 
 # Kinds of parts by the setting that names their text.
-PARTS: dict[str, type[PartFields]] = {
-    "texts": TextPart,
-    "table": TablePart,
-    "records": RecordsPart,
-    "tmx": MemoryPart,
-}
+PARTS: dict[str, type[PartFields]] = {"texts": TextPart, "table": TablePart, "records": RecordsPart, "tmx": MemoryPart}
 
 
 def _of_one_kind(part: Any) -> Any:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import (
-    Field,
-    model_validator,
-)
+from pydantic import Field, model_validator
 
 from workflow_src.config.sizes import AUTO, vocabulary_size
 from workflow_src.errors import ConfigError

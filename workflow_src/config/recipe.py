@@ -44,8 +44,7 @@ class TextRules(Frozen):
         (), description="true, or a list of kinds: spans such as URLs, tags and %1 pass unchanged"
     )
     tokenised: dict[Language, TokenisedKind] = Field(
-        {},
-        description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text",
+        {}, description="languages with tokenised text, such as {ja: words, en: moses}, which becomes ordinary text"
     )
 
     @field_validator("placeholders", mode="wrap", json_schema_input_type=tuple[PlaceholderKind, ...] | bool | None)

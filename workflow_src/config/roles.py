@@ -8,14 +8,7 @@ from typing import Any
 
 from workflow_src.errors import ConfigError
 from workflow_src.registry import search_of, searches, searches_of
-from workflow_src.spec import (
-    MODEL,
-    Family,
-    Role,
-    Search,
-    SearchSettings,
-    phrase,
-)
+from workflow_src.spec import MODEL, Family, Role, Search, SearchSettings, phrase
 
 
 def named_systems(settings: SearchSettings) -> dict[str, str]:

@@ -27,11 +27,7 @@ def schema() -> dict[str, Any]:
     systems, training = (content["$defs"][name]["properties"] for name in ("SystemConfig", "TrainingConfig"))
     for kind in (systems["preset"], *training.values()):
         kind["anyOf"].append({"type": "array"})
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **content,
-        "title": "Experiment of Continuum",
-    }
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **content, "title": "Experiment of Continuum"}
 
 
 def _laid_over(part: Any) -> Any:

@@ -72,9 +72,7 @@ def check_dates(paths: Iterable[str | Path]) -> None:
             folders = sorted({os.path.dirname(path) or "." for path in ahead})
             cure = f"find {shlex.join(folders)} -maxdepth 1 -type f -newermt now -exec touch -d {now} {{}} +"
         raise ArtifactError(
-            ahead[0],
-            f"is dated in the future ({date}){more_files}: jobs that read it would fail",
-            f"run `{cure}`",
+            ahead[0], f"is dated in the future ({date}){more_files}: jobs that read it would fail", f"run `{cure}`"
         )
 
 

@@ -123,10 +123,7 @@ class SearchSettings(Frozen):
         return math.prod(max(1, getattr(self, name)) for name in side_by_side)
 
     def check_used(
-        self,
-        tune: Mapping[str, Any] = MappingProxyType({}),
-        section: str = "",
-        names: Collection[str] | None = None,
+        self, tune: Mapping[str, Any] = MappingProxyType({}), section: str = "", names: Collection[str] | None = None
     ) -> None:
         """Raises ConfigError for a setting without effect, because the one that it is `only_with` is None or 0.
 

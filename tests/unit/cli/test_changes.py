@@ -81,16 +81,8 @@ def test_there_is_a_change_wherever_settings_differ_whatever_the_defaults_are(ol
 
 # Settings of an experiment, what rules get of them, and the changes: names with values before and after.
 SET = {
-    "limits": (
-        {"recipe": {"limits": {"train": 50}}},
-        Plan.settings_normalise,
-        {"limits.train": (ABSENT, "50")},
-    ),
-    "held_out": (
-        {"recipe": {"held_out": "remove"}},
-        Plan.settings_normalise,
-        {"held_out": ("keep", "remove")},
-    ),
+    "limits": ({"recipe": {"limits": {"train": 50}}}, Plan.settings_normalise, {"limits.train": (ABSENT, "50")}),
+    "held_out": ({"recipe": {"held_out": "remove"}}, Plan.settings_normalise, {"held_out": ("keep", "remove")}),
     "tokenised": (
         {"recipe": {"tokenised": {"de": "moses"}}},
         Plan.settings_normalise,
@@ -101,11 +93,7 @@ SET = {
         Plan.settings_normalise,
         {"placeholders": (ABSENT, '["tags", "urls"]')},
     ),
-    "cleaning": (
-        {"recipe": {"clean": ["length"]}},
-        Plan.settings_clean,
-        {"clean.length": (ABSENT, "{}")},
-    ),
+    "cleaning": ({"recipe": {"clean": ["length"]}}, Plan.settings_clean, {"clean.length": (ABSENT, "{}")}),
     "search_defaults": (
         {"systems": {"lvm": {"search_defaults": {"delta": {"steps": 3}}}}},
         lambda plan: plan.settings_finish("lvm", 1, None),

@@ -12,11 +12,7 @@ from stage_server import python_module
 
 from workflow_src import cli
 
-COMMANDS = {
-    "estimate": ["--no-calibration", "--json"],
-    "check": [],
-    "clean": ["--preview", "1"],
-}
+COMMANDS = {"estimate": ["--no-calibration", "--json"], "check": [], "clean": ["--preview", "1"]}
 
 
 @pytest.fixture

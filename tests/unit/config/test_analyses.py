@@ -215,27 +215,9 @@ def test_word_order_is_compared_where_asked_for_of_latents_of_the_source():
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        (
-            "reordering",
-            {
-                "setting": "analyses.reordering.enabled",
-                "mentions": ("latents of source positions",),
-            },
-        ),
-        (
-            "components",
-            {
-                "setting": "analyses.components.enabled",
-                "mentions": ("it looks at latents",),
-            },
-        ),
-        (
-            "convergence",
-            {
-                "setting": "analyses.convergence.enabled",
-                "mentions": ("refinement of latents",),
-            },
-        ),
+        ("reordering", {"setting": "analyses.reordering.enabled", "mentions": ("latents of source positions",)}),
+        ("components", {"setting": "analyses.components.enabled", "mentions": ("it looks at latents",)}),
+        ("convergence", {"setting": "analyses.convergence.enabled", "mentions": ("refinement of latents",)}),
     ],
 )
 def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(name, fields):
@@ -263,11 +245,7 @@ def test_an_analysis_that_was_switched_on_and_has_nothing_to_look_at_is_refused(
             [{"system": "teacher", "search": "greedy"}],
             {"setting": "analyses.reordering.system", "problem": "no decode translates test by system energy"},
         ),
-        (
-            None,
-            [{"system": "lvm", "search": "prior-mean"}],
-            {"setting": "analyses.reordering.system"},
-        ),
+        (None, [{"system": "lvm", "search": "prior-mean"}], {"setting": "analyses.reordering.system"}),
     ],
 )
 def test_translations_that_nobody_makes_are_reported_in_a_sentence(system, decodes, fields):
@@ -281,10 +259,7 @@ def test_translations_that_nobody_makes_are_reported_in_a_sentence(system, decod
     ("named", "fields"),
     [
         ("nobody", {"setting": "analyses.latent_space.system", "nearest": None}),
-        (
-            "score",
-            {"setting": "analyses.latent_space.system", "nearest": "score-2d"},
-        ),
+        ("score", {"setting": "analyses.latent_space.system", "nearest": "score-2d"}),
         ("lvm-2d", {"setting": "analyses.latent_space.system", "allowed": ("score-2d",)}),
         ("teacher", {"setting": "analyses.latent_space.system", "allowed": ("score-2d",)}),
     ],
@@ -330,10 +305,7 @@ def test_energies_are_of_dev_where_nothing_else_is_decoded():
     ("named", "fields"),
     [
         ("nobody", {"setting": "analyses.energies.scorer", "nearest": None}),
-        (
-            "lvm",
-            {"setting": "analyses.energies.scorer", "allowed": ("ctc", "teacher")},
-        ),
+        ("lvm", {"setting": "analyses.energies.scorer", "allowed": ("ctc", "teacher")}),
     ],
 )
 def test_what_cannot_score_is_refused_in_a_sentence(named, fields):
@@ -358,14 +330,8 @@ def test_several_systems_score_in_the_order_of_their_names():
     ("named", "fields"),
     [
         (["teacher", "nobody"], {"setting": "analyses.energies.scorer", "nearest": None}),
-        (
-            ["teacher", "lvm"],
-            {"setting": "analyses.energies.scorer", "allowed": ("ctc", "teacher")},
-        ),
-        (
-            ["ctc", "teacher", "ctc"],
-            {"setting": "analyses.energies.scorer", "value": ["ctc", "teacher", "ctc"]},
-        ),
+        (["teacher", "lvm"], {"setting": "analyses.energies.scorer", "allowed": ("ctc", "teacher")}),
+        (["ctc", "teacher", "ctc"], {"setting": "analyses.energies.scorer", "value": ["ctc", "teacher", "ctc"]}),
         ([], {"setting": "analyses.energies.scorer", "value": []}),
     ],
 )

@@ -160,10 +160,7 @@ def test_grids_stay_whole_or_go():
 @pytest.mark.parametrize(
     ("only", "fields"),
     [
-        (
-            ["scoer"],
-            {"setting": "only", "nearest": "score"},
-        ),
+        (["scoer"], {"setting": "only", "nearest": "score"}),
         ("score", {"setting": "only", "value": "score"}),
         ([3], {"setting": "only[0]", "value": 3}),
     ],
@@ -313,14 +310,8 @@ def test_a_misspelt_system_names_the_nearest():
 @pytest.mark.parametrize(
     ("settings", "fields"),
     [
-        (
-            {"decodes": [{"systm": "teacher", "search": "greedy"}]},
-            {"setting": "decodes[0].systm", "nearest": "system"},
-        ),
-        (
-            {"systems": {"own": {"famly": "lvm", "preset": "miniature"}}},
-            {"setting": "systems.own", "nearest": None},
-        ),
+        ({"decodes": [{"systm": "teacher", "search": "greedy"}]}, {"setting": "decodes[0].systm", "nearest": "system"}),
+        ({"systems": {"own": {"famly": "lvm", "preset": "miniature"}}}, {"setting": "systems.own", "nearest": None}),
         (
             {"systems": {"own": {"family": "lvm", "prest": "miniature"}}},
             {"setting": "systems.own.prest", "nearest": "preset"},

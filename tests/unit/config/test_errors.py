@@ -59,10 +59,7 @@ MISTAKES = [
         {"runtime": {"devices": 2, "device": "cuda:1"}},
         {"setting": "runtime.device", "value": "cuda:1", "nearest": "cuda"},
     ),
-    (
-        {"systems": {"lvm": {"training": {"clip_norm": 0}}}},
-        {"setting": "systems.lvm.training.clip_norm", "value": 0},
-    ),
+    ({"systems": {"lvm": {"training": {"clip_norm": 0}}}}, {"setting": "systems.lvm.training.clip_norm", "value": 0}),
     (
         {"systems": {"lvm": {"training": {"max_skipped": -1}}}},
         {"setting": "systems.lvm.training.max_skipped", "value": -1},
@@ -255,10 +252,7 @@ MISTAKES = [
         },
     ),
     (
-        {
-            "decodes": [{"system": "lvm", "search": "prior-mean", "engine": "cuda_graphs"}],
-            "runtime": {"device": "cpu"},
-        },
+        {"decodes": [{"system": "lvm", "search": "prior-mean", "engine": "cuda_graphs"}], "runtime": {"device": "cpu"}},
         {"setting": "runtime.device", "value": "cpu", "mentions": ("cuda_graphs",)},
     ),
     ({"speed": {"protocols": []}}, {"setting": "speed.protocols", "value": []}),
@@ -286,10 +280,7 @@ MISTAKES = [
         {"decodes": [TEACHER | {"tune": []}]},
         {"setting": "decodes[0].tune", "value": [], "allowed": "a length of 1 or more"},
     ),
-    (
-        {"decodes": [TEACHER | {"tune": [1, 2]}]},
-        {"setting": "decodes[0].tune[0]", "value": 1, "allowed": "text"},
-    ),
+    ({"decodes": [TEACHER | {"tune": [1, 2]}]}, {"setting": "decodes[0].tune[0]", "value": 1, "allowed": "text"}),
     # A list where only text may stand.
     (
         {"decodes": [TEACHER | {"search": ["beam"]}]},
@@ -568,14 +559,8 @@ def test_null_leaves_a_part_to_its_other_kind(part, other):
     [
         ({"texts": {"de": "my.de"}}, {"setting": "train[0].texts of dataset mine", "hint": "add en"}),
         ({"table": "my.tsv", "columns": {"en": 0}}, {"setting": "train[0].columns of dataset mine", "hint": "add de"}),
-        (
-            {"texts": {"de": "a {b}.de", "en": "my.en"}},
-            {"setting": "recipe.dataset.train[0].texts.de"},
-        ),
-        (
-            {"texts": {"de": "", "en": "my.en"}},
-            {"setting": "recipe.dataset.train[0].texts.de"},
-        ),
+        ({"texts": {"de": "a {b}.de", "en": "my.en"}}, {"setting": "recipe.dataset.train[0].texts.de"}),
+        ({"texts": {"de": "", "en": "my.en"}}, {"setting": "recipe.dataset.train[0].texts.de"}),
         (
             {"texts": {"de": 3, "en": "my.en"}},
             {"setting": "recipe.dataset.train[0].texts.de", "value": 3, "allowed": "a path, or a list of paths"},

@@ -13,12 +13,7 @@ from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment
 from workflow_src.config.load import check_own_name
 from workflow_src.errors import ConfigError
 
-SAID = {
-    "title": "A title",
-    "notes": "A note.",
-    "expected": {"score-1": 26.3},
-    "expected_source": "A paper, Table 1",
-}
+SAID = {"title": "A title", "notes": "A note.", "expected": {"score-1": 26.3}, "expected_source": "A paper, Table 1"}
 
 
 @pytest.fixture

@@ -29,16 +29,8 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
         ({}, {"passes": 0}, {"setting": "decodes[0].passes", "value": 0}),
         ({}, {}, {"setting": "decodes[0].passes", "hint": "add it"}),
         ({}, {"passes": 2, "stop": "never"}, {"setting": "decodes[0].stop", "allowed": ("adaptive", "fixed")}),
-        (
-            {},
-            {"passes": 2, "patience": 2},
-            {"setting": "decodes[0].patience", "value": 2, "problem": "stop is fixed"},
-        ),
-        (
-            {},
-            {"passes": 2, "stop": "adaptive", "patience": 0},
-            {"setting": "decodes[0].patience", "value": 0},
-        ),
+        ({}, {"passes": 2, "patience": 2}, {"setting": "decodes[0].patience", "value": 2, "problem": "stop is fixed"}),
+        ({}, {"passes": 2, "stop": "adaptive", "patience": 0}, {"setting": "decodes[0].patience", "value": 0}),
         (
             {},
             {"passes": 3, "stop": "adaptive", "patience": 3},
@@ -55,11 +47,7 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
             {"passes": 2, "stop": "adaptive", "engine": "onnxruntime"},
             {"setting": "decodes[0].engine", "mentions": ("iterative-refinement",)},
         ),
-        (
-            {"family": "nat"},
-            {"passes": 2},
-            {"setting": "decodes[0].search", "nearest": None},
-        ),
+        ({"family": "nat"}, {"passes": 2}, {"setting": "decodes[0].search", "nearest": None}),
         (
             {"objective": {"corruptions": ["shuffle"]}},
             {"passes": 2},
@@ -75,26 +63,14 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
             {"passes": 2},
             {"setting": "systems.one.objective.corruptions", "value": []},
         ),
-        (
-            {"objective": {"dae_mix": 1.5}},
-            {"passes": 2},
-            {"setting": "systems.one.objective.dae_mix", "value": 1.5},
-        ),
-        (
-            {"objective": {"dae_mix": -0.1}},
-            {"passes": 2},
-            {"setting": "systems.one.objective.dae_mix", "value": -0.1},
-        ),
+        ({"objective": {"dae_mix": 1.5}}, {"passes": 2}, {"setting": "systems.one.objective.dae_mix", "value": 1.5}),
+        ({"objective": {"dae_mix": -0.1}}, {"passes": 2}, {"setting": "systems.one.objective.dae_mix", "value": -0.1}),
         (
             {"objective": {"corruption_share": 0}},
             {"passes": 2},
             {"setting": "systems.one.objective.corruption_share", "value": 0},
         ),
-        (
-            {"objective": {"passes": 1}},
-            {"passes": 2},
-            {"setting": "systems.one.objective.passes", "value": 1},
-        ),
+        ({"objective": {"passes": 1}}, {"passes": 2}, {"setting": "systems.one.objective.passes", "value": 1}),
         (
             {"objective": {"guess": "best"}},
             {"passes": 2},

@@ -62,26 +62,14 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
             {"engine": {"objective": {"length_weight": 0}}},
             {"setting": "systems.engine.objective.length_weight", "value": 0},
         ),
-        (
-            ENGINE,
-            {"engine": {"roles": None}},
-            {"setting": "systems.engine.roles.energy", "problem": "missing"},
-        ),
-        (
-            ENGINE,
-            {"engine": {"roles": {"energy": "cmlm"}}},
-            {"setting": "systems.engine.roles.energy"},
-        ),
+        (ENGINE, {"engine": {"roles": None}}, {"setting": "systems.engine.roles.energy", "problem": "missing"}),
+        (ENGINE, {"engine": {"roles": {"energy": "cmlm"}}}, {"setting": "systems.engine.roles.energy"}),
         (
             ENGINE,
             {"teacher": {"model": {"max_positions": 64}}},
             {"setting": "systems.engine.model.max_positions", "allowed": ("64",)},
         ),
-        (
-            ENGINE,
-            {"engine": {"init_from": None}},
-            {"setting": "systems.engine.init_from", "problem": "missing"},
-        ),
+        (ENGINE, {"engine": {"init_from": None}}, {"setting": "systems.engine.init_from", "problem": "missing"}),
         (
             ENGINE,
             {"engine": {"init_from": "teacher"}},
@@ -92,11 +80,7 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
             {"engine": {"init_from": "tagger"}},
             {"setting": "systems.engine.init_from", "mentions": ("inference-network",)},
         ),
-        (
-            ENGINE,
-            {"engine": {"model": {"layers": 2}}},
-            {"setting": "systems.engine.model.layers", "allowed": ("1",)},
-        ),
+        (ENGINE, {"engine": {"model": {"layers": 2}}}, {"setting": "systems.engine.model.layers", "allowed": ("1",)}),
         (
             {"system": "tagged", "search": "mask-predict", "iterations": 4},
             {},

@@ -56,10 +56,7 @@ def test_a_language_without_rules_can_be_declared():
 
 @pytest.mark.parametrize(("source", "target", "is_one"), [("eng", "en", True), ("cmn", "zh", False)])
 def test_a_direction_has_two_languages(source, target, is_one):
-    dataset = {
-        "languages": [source, target],
-        "train": [{"texts": {source: "a.txt", target: "b.txt"}}],
-    }
+    dataset = {"languages": [source, target], "train": [{"texts": {source: "a.txt", target: "b.txt"}}]}
     with pytest.raises(ConfigError) if is_one else contextlib.nullcontext() as caught:
         recipe_with(source, dataset, target=target)
     assert not is_one or caught.value.setting == "recipe.target"

@@ -116,10 +116,7 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
         (
             {"iterations": 4},
             {"objective": {"length_weight": 0}},
-            {
-                "setting": "systems.one.objective.length_weight",
-                "value": 0,
-            },
+            {"setting": "systems.one.objective.length_weight", "value": 0},
         ),
         ({"iterations": 4, "length_penalty": -1}, {}, {"setting": "decodes[1].length_penalty", "value": -1}),
         (

@@ -128,11 +128,7 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
             {"search": "ctc-greedy"},
             {"setting": "systems.one.objective.glance", "allowed": ("glat", "none", "random")},
         ),
-        (
-            {"model": {"loss": "axe"}},
-            {"search": "argmax", "lengths": 0},
-            {"setting": "decodes[0].lengths", "value": 0},
-        ),
+        ({"model": {"loss": "axe"}}, {"search": "argmax", "lengths": 0}, {"setting": "decodes[0].lengths", "value": 0}),
         (
             {"model": {"loss": "axe"}},
             {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
@@ -210,11 +206,7 @@ def test_refiners_work_in_the_latents_of_source_positions():
             {"search": "latent-search", "steps": 1},
             {"setting": "decodes[0]", "mentions": ("latent-search",)},
         ),
-        (
-            {"model": {"latent": "vae"}},
-            {"search": "score", "steps": 1, "lengthening": 0.1},
-            {"setting": "decodes[0]"},
-        ),
+        ({"model": {"latent": "vae"}}, {"search": "score", "steps": 1, "lengthening": 0.1}, {"setting": "decodes[0]"}),
     ],
 )
 def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, fields):
@@ -369,22 +361,14 @@ def test_a_finished_bundle_records_what_its_searches_take_by_default_and_nothing
 @pytest.mark.parametrize(
     ("defaults", "system", "fields"),
     [
-        (
-            {"ctc-bem": {}},
-            {},
-            {"setting": "systems.one.search_defaults.ctc-bem", "nearest": "ctc-beam"},
-        ),
+        ({"ctc-bem": {}}, {}, {"setting": "systems.one.search_defaults.ctc-bem", "nearest": "ctc-beam"}),
         ({"beam": {"beam": 3}}, {}, {"setting": "systems.one.search_defaults.beam", "nearest": "ctc-beam"}),
         (
             {"ctc-beam": {"weight": 1}},
             {},
             {"setting": "systems.one.search_defaults.ctc-beam.weight", "nearest": "lm_weight"},
         ),
-        (
-            {"ctc-beam": {"beam": 0}},
-            {},
-            {"setting": "systems.one.search_defaults.ctc-beam.beam", "value": 0},
-        ),
+        ({"ctc-beam": {"beam": 0}}, {}, {"setting": "systems.one.search_defaults.ctc-beam.beam", "value": 0}),
         (
             {"ctc-beam": {"language_model": "lm"}},
             {},

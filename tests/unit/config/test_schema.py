@@ -12,14 +12,7 @@ import pytest
 import yaml
 
 from workflow_src.config import load
-from workflow_src.config.files import (
-    CONFIG_FOLDER,
-    dataset_names,
-    experiment_file,
-    experiment_names,
-    merge,
-    read_yaml,
-)
+from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml
 from workflow_src.config.schema import SCHEMA, text
 
 FILES = [CONFIG_FOLDER / "config.yaml", *(Path(experiment_file(name)) for name in experiment_names())]

@@ -70,20 +70,14 @@ def test_names_distinguish_refinements_that_another_experiment_of_the_recipe_may
     ("row", "fields"),
     [
         (LATENT | {"steps": None}, {"setting": "decodes[0].steps", "hint": "add it"}),
-        (
-            LATENT | {"rescorer": "lvm"},
-            {"setting": "decodes[0].rescorer", "allowed": ("ctc", "teacher")},
-        ),
+        (LATENT | {"rescorer": "lvm"}, {"setting": "decodes[0].rescorer", "allowed": ("ctc", "teacher")}),
         (LATENT | {"rescorer": "teachr"}, {"setting": "decodes[0].rescorer", "nearest": "teacher"}),
         (
             LATENT | {"lengths": 1, "samples": 1, "rescorer": "teacher"},
             {"setting": "decodes[0].rescorer", "problem": "with these settings search latent-search has one candidate"},
         ),
         (LATENT | {"lengths": 0}, {"setting": "decodes[0].lengths", "value": 0}),
-        (
-            LATENT | {"stop_threshold": 0.1},
-            {"setting": "decodes[0].stop_threshold", "mentions": ("latent-search",)},
-        ),
+        (LATENT | {"stop_threshold": 0.1}, {"setting": "decodes[0].stop_threshold", "mentions": ("latent-search",)}),
         (
             {"system": "score", "search": "score", "steps": 1, "samples": 3},
             {"setting": "decodes[0].samples", "mentions": ("latent-search",)},
@@ -342,10 +336,7 @@ def test_the_papers_rows_are_all_there_with_their_published_figures():
         ({"seeds": [-1]}, {"setting": "seeds[0]", "value": -1}),
         ({"seeds": [2**70]}, {"setting": "seeds[0]", "value": 1180591620717411303424}),
         ({"recipe": {"limits": {"train": 0}}}, {"setting": "recipe.limits.train", "value": 0}),
-        (
-            {"decodes": [LATENT | {"search_seed": 2**40}]},
-            {"setting": "decodes[0].search_seed", "value": 1099511627776},
-        ),
+        ({"decodes": [LATENT | {"search_seed": 2**40}]}, {"setting": "decodes[0].search_seed", "value": 1099511627776}),
     ],
 )
 def test_numbers_that_nothing_could_use_are_refused(changes, fields):

@@ -128,11 +128,7 @@ def test_a_number_of_updates_stays(unchanged):
             {"at_least": 9, "at_most": 5},
             {"setting": "systems.teacher.training.max_steps.at_least", "value": 9},
         ),
-        (
-            "validate_every",
-            "often",
-            {"setting": "systems.teacher.training.validate_every"},
-        ),
+        ("validate_every", "often", {"setting": "systems.teacher.training.validate_every"}),
         ("validate_every", 0, {"setting": "systems.teacher.training.validate_every", "value": 0}),
         ("save_every", 0, {"setting": "systems.teacher.training.save_every", "value": 0}),
         ("warmup_steps", -1, {"setting": "systems.teacher.training.warmup_steps", "value": -1}),

@@ -130,8 +130,7 @@ def test_null_removes_one_of_the_systems_of_an_extended_list(only, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("only", "names"),
-    [(["many"], ["many-dropout0_1", "many-dropout0_2"]), (["many-dropout0_2"], ["many-dropout0_2"])],
+    ("only", "names"), [(["many"], ["many-dropout0_1", "many-dropout0_2"]), (["many-dropout0_2"], ["many-dropout0_2"])]
 )
 def test_only_names_all_systems_of_a_list_or_one(only, names, tmp_path):
     loaded = below(tmp_path, only=only)

@@ -103,7 +103,7 @@ def test_references_have_files_of_their_own():
         "results/mine/corpus/talks.reference-2.en",
     ]
     assert [file for file in plan.raw_texts(plan.raw) if "talks" in file] == [
-        *("results/mine/raw/talks.de", "results/mine/raw/talks.en", "results/mine/raw/talks.reference-2.en"),
+        *("results/mine/raw/talks.de", "results/mine/raw/talks.en", "results/mine/raw/talks.reference-2.en")
     ]
     assert plan.own_files() == [
         f"{name}.{code}" for name in ("train", "dev", "news", "talks") for code in ("de", "en")

@@ -51,13 +51,7 @@ def test_an_augmented_text_is_another_one_of_the_same_files():
         assert texts.kind_and_system(text) == texts.kind_and_system(texts.base_of(text))
         assert texts.kind_of(text) == texts.kind_of(texts.base_of(text))
     augment = json.loads(plan.settings_encode(texts_of_ctc[0]))["augment"]
-    assert augment == {
-        "upper": 0.25,
-        "title": 0,
-        "typos": 0.5,
-        "no_accents": 0,
-        "seed": 1,
-    }
+    assert augment == {"upper": 0.25, "title": 0, "typos": 0.5, "no_accents": 0, "seed": 1}
     # Trainings are handed nothing of it but the names of the texts, which descriptions of the system have.
     plain = plan_with({"systems": {"ctc": {"data": MIXED}}})
     training_settings, without = (json.loads(p.settings_training("ctc")) for p in (plan, plain))
@@ -270,10 +264,7 @@ def test_files_of_the_dataset_are_downloaded_where_the_text_lies_in_them():
             {"recipe": {"monolingual": [{"records": "x", "columns": {"en": "x"}}]}},
             {"setting": "recipe.monolingual[0].columns"},
         ),
-        (
-            {"recipe": {"monolingual": [{"texts": {"de": ["x", "y"]}}]}},
-            {"setting": "recipe.monolingual[0].texts.de"},
-        ),
+        ({"recipe": {"monolingual": [{"texts": {"de": ["x", "y"]}}]}}, {"setting": "recipe.monolingual[0].texts.de"}),
         (
             {"recipe": {"monolingual": [{"texts": {"de": "x"}, "markup": "sgm"}]}},
             {"setting": "recipe.monolingual[0].markup"},
@@ -298,11 +289,7 @@ LIKELY = {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "distilled-by-tea
 def test_likely_pairs_are_kept_of_the_encoded_ones():
     plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
     assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]
-    assert json.loads(plan.settings_likelihood("teacher")) == {
-        "backward": None,
-        "keep": 0.8,
-        "maximum": None,
-    }
+    assert json.loads(plan.settings_likelihood("teacher")) == {"backward": None, "keep": 0.8, "maximum": None}
     before, after = jobs(plan_with({})), jobs(plan)
     changes = {rule: after[rule] - before.get(rule, 0) for rule in after if after[rule] != before.get(rule, 0)}
     assert changes == {"score_pairs": 2, "keep_likely": 1}

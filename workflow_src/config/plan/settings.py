@@ -139,10 +139,7 @@ class Plan(Inputs):
         """What normalisation of these languages has to know of the text, as far as it is set."""
         tokenised = {code: kind for code, kind in self.recipe.tokenised.items() if code in languages}
         kinds = self.recipe.placeholders
-        return {
-            **({"placeholders": list(kinds)} if kinds else {}),
-            **({"tokenised": tokenised} if tokenised else {}),
-        }
+        return {**({"placeholders": list(kinds)} if kinds else {}), **({"tokenised": tokenised} if tokenised else {})}
 
     def settings_subwords(self) -> str:
         # Settings that are not stated follow the copied subwords.
