@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workflow_src.errors import InputError
+import pytest
+
+from workflow_src.errors import ConfigError, InputError
 
 
 def fields_of(error: BaseException, expected: Mapping[str, Any]) -> dict[str, Any]:
@@ -13,3 +16,11 @@ def fields_of(error: BaseException, expected: Mapping[str, Any]) -> dict[str, An
     assert isinstance(error, InputError) and "\n" not in str(error)
     mentioned = tuple(word for word in expected.get("mentions", ()) if word in str(error))
     return {name: mentioned if name == "mentions" else getattr(error, name) for name in expected}
+
+
+@contextlib.contextmanager
+def refuses(kind: type[InputError] = ConfigError, /, **fields: Any) -> Iterator[None]:
+    """Asserts that what runs in here is refused with an error of this kind and these fields."""
+    with pytest.raises(kind) as caught:
+        yield
+    assert fields_of(caught.value, fields) == fields, str(caught.value)

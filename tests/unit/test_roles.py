@@ -14,7 +14,7 @@ import torch
 import wordbag
 import yaml
 from conftest import WRITING, snakemake
-from refusals import fields_of
+from refusals import fields_of, refuses
 from stage_server import pytest_command
 
 from workflow_src import registry
@@ -197,9 +197,8 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
     ],
 )
 def test_a_role_that_is_not_filled_as_declared_is_reported_in_a_sentence(package, changes, fields):
-    with pytest.raises(ConfigError) as caught:
+    with refuses(**fields):
         planned(**({"model": {"max_positions": teacher_positions()}} | changes))
-    assert fields_of(caught.value, fields) == fields
 
 
 def led(**changes):
@@ -226,9 +225,8 @@ def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(packag
     ],
 )
 def test_a_start_that_cannot_be_continued_is_reported_in_a_sentence(package, changes, fields):
-    with pytest.raises(ConfigError) as caught:
+    with refuses(**fields):
         led(**changes)
-    assert fields_of(caught.value, fields) == fields
 
 
 def test_weights_of_the_users_own_are_a_start_too(package):
@@ -267,10 +265,8 @@ def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
     settings |= {"objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10}}
     settings |= {"bleu_tokeniser": "13a"}
     words = training_words("marked", folder, settings=settings)
-    with pytest.raises(ConfigError) as refused:
+    with refuses(setting="roles", mentions=("family marked", "critic")):
         run_stage("train", words)
-    fields = {"setting": "roles", "mentions": ("family marked", "critic")}
-    assert fields_of(refused.value, fields) == fields
     run_stage("train", [*words, *critic])
     words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
     words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]

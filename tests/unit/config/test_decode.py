@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from refusals import fields_of
+from refusals import refuses
 
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import ConfigError
@@ -86,9 +86,8 @@ def test_values_to_choose_from_are_of_the_type_of_their_setting():
     ],
 )
 def test_a_document_that_does_not_fit_is_refused(fields, expected):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**expected):
         parse(Decode, fields, "here")
-    assert fields_of(refused.value, expected) == expected
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,5 @@ def test_a_document_that_does_not_fit_is_refused(fields, expected):
 )
 def test_a_length_penalty_that_would_make_all_scores_0_is_refused(name):
     for value in (10.1, 300, -0.1):
-        with pytest.raises(ConfigError) as refused:
+        with refuses(setting=f"here.{PENALTY}", value=value):
             parse(Decode, {"search": name, PENALTY: value}, "here")
-        fields = {"setting": f"here.{PENALTY}", "value": value}
-        assert fields_of(refused.value, fields) == fields

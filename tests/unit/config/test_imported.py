@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from counted_jobs import jobs
-from refusals import fields_of
+from refusals import fields_of, refuses
 
 from workflow_src.config import load, texts
 from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
@@ -170,15 +170,13 @@ TRAINED = {"family": "transformer", "preset": "miniature", "training": STUDENT["
     ],
 )
 def test_what_it_cannot_do_is_refused_in_one_sentence(sections, fields):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**fields):
         load(experiment(**sections))
-    assert fields_of(refused.value, fields) == fields
 
 
 def test_it_ranks_no_ids_that_stand_for_placeholders():
     raw = experiment()
     raw["recipe"] = {**raw["recipe"], "placeholders": ["urls"]}
     fields = {"value": "outside", "setting": "rescorer of decode student/ctc-beam-2-by-outside"}
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**fields):
         load(raw)
-    assert fields_of(refused.value, fields) == fields

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import yaml
-from refusals import fields_of
+from refusals import refuses
 
 from workflow_src import registry
 from workflow_src.config.load import load, load_experiment
@@ -153,9 +153,8 @@ def test_names_distinguish_refinements_that_another_experiment_of_the_recipe_may
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(row, fields):
-    with pytest.raises(ConfigError) as caught:
+    with refuses(**fields):
         decodes({key: value for key, value in row.items() if value is not None})
-    assert fields_of(caught.value, fields) == fields
 
 
 def test_a_weight_without_a_language_model_is_refused_in_one_pass_too():
@@ -340,9 +339,8 @@ def test_the_papers_rows_are_all_there_with_their_published_figures():
     ],
 )
 def test_numbers_that_nothing_could_use_are_refused(changes, fields):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**fields):
         load_experiment("demo", **changes)
-    assert fields_of(refused.value, fields) == fields
 
 
 def test_refined_rows_are_compared_with_their_prior_mean_and_others_with_the_teacher():
@@ -518,13 +516,11 @@ def test_systems_that_an_experiment_leaves_out_go_from_lists(tmp_path):
     ],
 )
 def test_wrong_lists_are_refused_in_one_sentence(row, fields):
-    with pytest.raises(ConfigError) as caught:
+    with refuses(**fields):
         decodes(row)
-    assert fields_of(caught.value, fields) == fields
 
 
 def test_fields_of_one_decode_are_no_fields_of_all():
     for name, value in {"beam": 4, "name": "mine", "system": "teacher"}.items():
-        with pytest.raises(ConfigError) as caught:
+        with refuses(setting=f"decode_defaults.{name}"):
             load_experiment("demo", decode_defaults={name: value})
-        assert caught.value.setting == f"decode_defaults.{name}"

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import fields_of
+from refusals import refuses
 
 from workflow_src.cli.sizes import numbered, sizes
 from workflow_src.config import Plan, load, load_experiment
@@ -21,7 +21,7 @@ from workflow_src.config.sizes import AutoStepsConfig, vocabulary_size
 from workflow_src.config.training import TrainingConfig
 from workflow_src.data.corpus import monolingual_lines
 from workflow_src.data.subwords import learn
-from workflow_src.errors import ArtifactError, ConfigError
+from workflow_src.errors import ArtifactError
 
 COUNTS = st.integers(1, 10**10)
 
@@ -135,9 +135,8 @@ def test_a_number_of_updates_stays(unchanged):
     ],
 )
 def test_other_values_are_refused(setting, value, fields):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**fields):
         load_experiment("smoke", systems={"teacher": {"training": {setting: value}}})
-    assert fields_of(refused.value, fields) == fields
 
 
 def test_rules_are_handed_what_the_sizes_follow_from_and_no_size():

@@ -5,11 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from refusals import fields_of
+from refusals import refuses
 
 from workflow_src.config import Plan
 from workflow_src.config.load import load
-from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import Manifest
 
 
@@ -112,11 +111,10 @@ def test_a_decode_follows_the_bundles_of_what_drafts():
     ids=str,
 )
 def test_what_cannot_draft_is_refused(decode, fields):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(**fields):
         experiment(
             decode, lstm={"family": "seq2seq", "preset": "miniature", "training": {"preset": "smoke", "max_steps": 2}}
         )
-    assert fields_of(refused.value, fields) == fields
 
 
 PLUGIN = """
@@ -140,10 +138,8 @@ def test_a_plug_in_search_with_other_settings_for_a_language_model_makes_no_draf
     decode = {"system": "teacher", "search": "verified", "drafter": "ctc", "language_model": "lm"}
     mine = {"experiment": "mine", "extends": "smoke", "plugins": ["fused"], "decodes": [decode]}
     assert [decode.values.draft_beam for decode in load(mine).decodes] == [20]
-    with pytest.raises(ConfigError) as refused:
+    with refuses(setting="decodes[0].draft_search", allowed=("ctc-beam",)):
         load(mine | {"decodes": [decode | {"draft_search": "fused"}]})
-    fields = {"setting": "decodes[0].draft_search", "allowed": ("ctc-beam",)}
-    assert fields_of(refused.value, fields) == fields
 
 
 def test_a_teacher_may_carry_a_drafter_that_it_taught():
@@ -151,7 +147,5 @@ def test_a_teacher_may_carry_a_drafter_that_it_taught():
     loaded = experiment({"drafter": "ctc"}, teacher={"carries": {"drafter": "ctc"}})
     plan = Plan(loaded)
     assert plan.system("teacher").carries == {"drafter": "ctc"} and plan.system("ctc").teachers == ["teacher"]
-    with pytest.raises(ConfigError) as refused:
+    with refuses(setting="systems.teacher.carries.drafter", value="lm", allowed=("ctc", "lvm")):
         experiment({"drafter": "ctc"}, teacher={"carries": {"drafter": "lm"}})
-    fields = {"setting": "systems.teacher.carries.drafter", "value": "lm", "allowed": ("ctc", "lvm")}
-    assert fields_of(refused.value, fields) == fields

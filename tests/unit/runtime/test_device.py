@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from refusals import fields_of
+from refusals import refuses
 
 from workflow_src.errors import ConfigError
 from workflow_src.runtime import device
@@ -21,18 +21,14 @@ NAMES = ["gpu", "cuda:x", "cuda:-1", "cuda:00", "cuda:01", "cuda:٣", "", "mps",
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_unknown_device_is_named_with_what_is_allowed(name):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(setting="device", value=name, allowed=("auto", "cpu", "cuda", "cuda:N")):
         choose(name)
-    fields = {"setting": "device", "value": name, "allowed": ("auto", "cpu", "cuda", "cuda:N")}
-    assert fields_of(refused.value, fields) == fields
 
 
 @pytest.mark.parametrize("name", ["float16", "fp32", "nn", "", "Float32"])
 def test_an_unknown_precision_is_named_with_what_is_allowed(name):
-    with pytest.raises(ConfigError) as refused:
+    with refuses(setting="precision", value=name, allowed=("auto", "bfloat16", "float32")):
         choose("cpu", name)
-    fields = {"setting": "precision", "value": name, "allowed": ("auto", "bfloat16", "float32")}
-    assert fields_of(refused.value, fields) == fields
 
 
 def test_what_is_asked_for_is_chosen():
