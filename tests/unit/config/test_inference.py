@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from configurations import changes_at
 from refusals import refuses
 
 from workflow_src.config import Plan, load, load_experiment
@@ -12,7 +13,7 @@ from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 
 SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
-OPERATORS = ("sx", "stl", "sg", "st", "gx")
+OPERATORS = ("SX", "STL", "SG", "ST", "GX")
 
 
 def plain(family: str, **more: Any) -> dict[str, Any]:
@@ -49,52 +50,31 @@ def test_they_are_decoded_as_the_networks_that_they_start_from(decode):
 
 
 @pytest.mark.parametrize(
-    ("decode", "changes", "fields"),
+    ("place", "value", "setting", "fields"),
     [
-        (
-            ENGINE,
-            {"engine": {"objective": {"input_operator": "SOFT"}}},
-            {"setting": "systems.engine.objective.input_operator", "nearest": "ST"},
-        ),
-        (
-            ENGINE,
-            {"engine": {"objective": {"length_weight": 0}}},
-            {"setting": "systems.engine.objective.length_weight", "value": 0},
-        ),
-        (ENGINE, {"engine": {"roles": None}}, {"setting": "systems.engine.roles.energy", "problem": "missing"}),
-        (ENGINE, {"engine": {"roles": {"energy": "cmlm"}}}, {"setting": "systems.engine.roles.energy"}),
-        (
-            ENGINE,
-            {"teacher": {"model": {"max_positions": 64}}},
-            {"setting": "systems.engine.model.max_positions", "allowed": ("64",)},
-        ),
-        (ENGINE, {"engine": {"init_from": None}}, {"setting": "systems.engine.init_from", "problem": "missing"}),
-        (
-            ENGINE,
-            {"engine": {"init_from": "teacher"}},
-            {"setting": "systems.engine.init_from", "mentions": ("inference-network",)},
-        ),
-        (
-            ENGINE,
-            {"engine": {"init_from": "tagger"}},
-            {"setting": "systems.engine.init_from", "mentions": ("inference-network",)},
-        ),
-        (ENGINE, {"engine": {"model": {"layers": 2}}}, {"setting": "systems.engine.model.layers", "allowed": ("1",)}),
-        (
-            {"system": "tagged", "search": "mask-predict", "iterations": 4},
-            {},
-            {"setting": "decodes[0].search", "allowed": ("argmax",)},
-        ),
-        (
-            {"system": "tagged", "search": "argmax", "iterations": 4},
-            {},
-            {"setting": "decodes[0].iterations", "mentions": ("mask-predict",)},
-        ),
+        ("engine.objective.input_operator", "SOFT", "objective.input_operator", {"nearest": "ST"}),
+        ("engine.objective.length_weight", 0, "objective.length_weight", {"value": 0}),
+        ("engine.roles", None, "roles.energy", {"problem": "missing"}),
+        ("engine.roles.energy", "cmlm", "roles.energy", {}),
+        ("teacher.model.max_positions", 64, "model.max_positions", {"allowed": ("64",)}),
+        ("engine.init_from", None, "init_from", {"problem": "missing"}),
+        ("engine.init_from", "teacher", "init_from", {"mentions": ("inference-network",)}),
+        ("engine.init_from", "tagger", "init_from", {"mentions": ("inference-network",)}),
+        ("engine.model.layers", 2, "model.layers", {"allowed": ("1",)}),
     ],
 )
-def test_what_cannot_be_is_reported_in_a_sentence(decode, changes, fields):
-    with refuses(**fields):
-        loaded(decode, **changes)
+def test_a_system_that_cannot_be_is_refused(place, value, setting, fields):
+    with refuses(setting=f"systems.engine.{setting}", **fields):
+        loaded(**changes_at(place, value))
+
+
+@pytest.mark.parametrize(
+    ("search", "setting", "fields"),
+    [("mask-predict", "search", {"allowed": ("argmax",)}), ("argmax", "iterations", {"mentions": ("mask-predict",)})],
+)
+def test_a_tagger_takes_no_iterations(search, setting, fields):
+    with refuses(setting=f"decodes[0].{setting}", **fields):
+        loaded({"system": "tagged", "search": search, "iterations": 4})
 
 
 def test_a_start_may_have_other_dropout_and_be_an_inference_network():
@@ -102,70 +82,26 @@ def test_a_start_may_have_other_dropout_and_be_an_inference_network():
     assert loaded(engine={"model": {"dropout": 0.3}}, again=system).systems["again"].init_from == "engine"
 
 
-def test_the_grid_has_both_tables_of_operators():
+def test_the_grid_has_a_system_for_each_pair_of_operators_and_all_learn_alike():
     experiment = load_experiment("engine-grid")
-    for name, family, start, energy in (
-        ("tagger", "inference-tagger", "grid-tagger", "grid-seq2seq"),
-        ("cmlm", "inference-network", "grid-cmlm", "teacher"),
-    ):
-        grid = {n: s for n, s in experiment.systems.items() if s.family.name == family and n != "tagger-energy"}
-        assert list(grid) == [f"{name}-{first}-{second}" for first in OPERATORS for second in OPERATORS]
-        for system, s in grid.items():
-            chosen = f"{name}-{s.objective.input_operator}-{s.objective.output_operator}".lower()
-            assert (system, s.init_from, s.roles) == (chosen, start, {"energy": energy})
-        assert {(decode.search, decode.splits) for decode in experiment.decodes if decode.system in grid} == {
-            ("argmax", ("test_2016_flickr",))
-        }
     networks = [s for name, s in experiment.systems.items() if s.roles and name != "tagger-energy"]
     assert len({s.training.model_dump_json() for s in networks}) == 1 and networks[0].training.keep == "best"
-    report, energies = experiment.config.report, experiment.analyses["energies"]
-    assert report.expected == {} and energies.reference_lengths and set(energies.scorer) == {"grid-seq2seq", "teacher"}
-    best_scores = (("grid-seq2seq", "55 (20.2)"), ("teacher", "80 (31.7)"))
-    for grid, (scorer, best) in zip(Plan(experiment).grids, best_scores, strict=True):
-        assert grid.rows == grid.columns == tuple(operator.upper() for operator in OPERATORS)
+    scored = (("grid-tagger", "grid-seq2seq"), ("grid-cmlm", "teacher"))
+    for grid, (start, scorer) in zip(Plan(experiment).grids, scored, strict=True):
+        assert grid.rows == grid.columns == OPERATORS
         for row, cells in zip(grid.rows, grid.cells, strict=True):
             for column, cell in zip(grid.columns, cells, strict=True):
-                objective = experiment.systems[cell.system].objective
-                assert (objective.input_operator, objective.output_operator, cell.scorers) == (row, column, (scorer,))
-        assert grid.published[0][0] == best and sum(figure.count("(") for row in grid.published for figure in row) == 25
+                system = experiment.systems[cell.system]
+                operators = (system.objective.input_operator, system.objective.output_operator)
+                assert (operators, cell.scorers, system.init_from) == ((row, column), (scorer,), start)
+                assert cell.system.endswith(f"-{row}-{column}".lower()) and system.roles == {"energy": scorer}
+        assert sum(figure.count("(") for row in grid.published for figure in row) == 25
     tagger, distilled = (experiment.systems[f"grid-tagger{end}"] for end in ("", "-distilled"))
     assert distilled.model_copy(update={"name": tagger.name, "data": "raw"}) == tagger
-    assert distilled.teachers == ["grid-seq2seq"] and tagger.data == "raw"
 
 
 def test_taggers_learn_from_references_outputs_and_energy_for_as_many_tokens():
     systems = load_experiment("engine-grid").systems
-    references, distilled, energy = (systems[f"tagger-{kind}"] for kind in ("references", "distilled", "energy"))
-    assert [s.init_from for s in (references, distilled, energy)] == [
-        "grid-tagger",
-        "grid-tagger-distilled",
-        "grid-tagger",
-    ]
-    assert (references.teachers, distilled.teachers) == ([], ["grid-seq2seq"])
-    assert energy.roles == {"energy": "grid-seq2seq"}
-    tokens = [s.training.max_steps * s.training.batch_tokens for s in (references, distilled, energy)]
-    assert tokens[0] == tokens[1] == pytest.approx(tokens[2], rel=0.01)
-
-
-def test_the_teacher_of_the_grid_is_that_of_the_captions():
-    grid, captions = (Plan(load_experiment(name)) for name in ("engine-grid", "multi30k"))
-    assert grid.settings_training("teacher") == captions.settings_training("teacher")
-    assert grid.settings_distillation("teacher") == captions.settings_distillation("teacher")
-
-
-@pytest.mark.parametrize("name", ["iwslt14-engine", "wmt16-engine"])
-def test_the_papers_settings(name):
-    experiment = load_experiment(name)
-    for system, energy, start in (("engine", "teacher", "cmlm"), ("tagger-engine", "seq2seq", "tagger-raw")):
-        s = experiment.systems[system]
-        assert (s.roles, s.init_from) == ({"energy": energy}, start)
-        assert (s.objective.input_operator, s.objective.output_operator) == ("SX", "ST")
-        assert (s.training.batch_tokens, s.training.weight_decay, s.training.keep) == (1024, 0.01, "best")
-        assert s.model.dropout == 0.1 and s.training.learning_rate in (5e-4, 1e-4, 5e-5, 1e-5, 5e-6, 1e-6)
-    # Table 5, whose rows are at the references' lengths.
-    tagged = experiment.config.report.expected_reference_lengths
-    assert [key.partition("/")[0] for key in tagged] == ["tagger-raw", "tagger", "tagger-engine"]
-    assert not set(tagged) & set(experiment.config.report.expected)
-    assert experiment.analyses["energies"].scorer == ("seq2seq", "teacher")
-    beams = {d.system: d.values.length_beam for d in experiment.decodes if d.search == "mask-predict"}
-    assert beams == {"cmlm": 5, "engine": 3}
+    trainings = [systems[f"tagger-{kind}"].training for kind in ("references", "distilled", "energy")]
+    references, distilled, energy = (training.max_steps * training.batch_tokens for training in trainings)
+    assert references == distilled == pytest.approx(energy, rel=0.01)

@@ -76,66 +76,62 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
 
 
 @pytest.mark.parametrize(
-    ("decode", "changes", "fields"),
+    ("decode", "model", "setting", "fields"),
     [
-        ({"iterations": 4, "length_beam": 0}, {}, {"setting": "decodes[1].length_beam", "value": 0}),
-        ({"iterations": 0}, {}, {"setting": "decodes[1].iterations", "value": 0}),
-        ({"iterations": [4, -1]}, {}, {"setting": "decodes[1].iterations", "value": -1}),
-        ({}, {}, {"setting": "decodes[1].iterations", "hint": "add it"}),
+        ({"iterations": 4, "length_beam": 0}, {}, ".length_beam", {"value": 0}),
+        ({"iterations": [4, -1]}, {}, ".iterations", {"value": -1}),
+        ({}, {}, ".iterations", {"hint": "add it"}),
         (
             {"iterations": 65},
-            {"model": {"max_positions": 64}},
+            {"max_positions": 64},
+            "",
             {
-                "setting": "decodes[1]",
                 "problem": "search mask-predict of system one takes at most 64 iterations, one for each position "
-                "of its longest output (model.max_positions), and iterations is 65; say 64 or fewer",
+                "of its longest output (model.max_positions), and iterations is 65; say 64 or fewer"
             },
         ),
         (
             {"iterations": 4, "length_beam": 6},
-            {"model": {"max_length_difference": 2}},
+            {"max_length_difference": 2},
+            "",
             {
-                "setting": "decodes[1]",
                 "problem": "search mask-predict of system one takes at most 5 lengths, one for each class of its "
-                "length head (model.max_length_difference is 2), and length_beam is 6; say 5 or fewer",
+                "length head (model.max_length_difference is 2), and length_beam is 6; say 5 or fewer"
             },
         ),
         (
             {"iterations": 4, "tune": {"length_beam": [5, 6]}},
-            {"model": {"max_length_difference": 2}},
-            {
-                "setting": "decodes[1]",
-                "mentions": ("mask-predict", "5", "model.max_length_difference", "2", "length_beam", "6"),
-            },
+            {"max_length_difference": 2},
+            "",
+            {"mentions": ("mask-predict", "5", "model.max_length_difference", "2", "length_beam", "6")},
         ),
         (
             {"iterations": 4, "length_quantile": 0.6},
             {},
-            {"setting": "decodes[1].length_quantile", "value": 0.6, "mentions": ("length_beam is 5",)},
+            ".length_quantile",
+            {"value": 0.6, "mentions": ("length_beam is 5",)},
         ),
-        (
-            {"iterations": 4},
-            {"objective": {"length_weight": 0}},
-            {"setting": "systems.one.objective.length_weight", "value": 0},
-        ),
-        ({"iterations": 4, "length_penalty": -1}, {}, {"setting": "decodes[1].length_penalty", "value": -1}),
+        ({"iterations": 4, "length_penalty": -1}, {}, ".length_penalty", {"value": -1}),
         (
             {"iterations": 4, "length_beam": 1, "length_penalty": 1.5},
             {},
-            {"setting": "decodes[1].length_penalty", "value": 1.5, "mentions": ("length_beam is 1",)},
+            ".length_penalty",
+            {"value": 1.5, "mentions": ("length_beam is 1",)},
         ),
         (
             {"iterations": 4, "rescorer": "teacher", "tune": {"length_penalty": [1.0, 1.5]}},
             {},
-            {"setting": "decodes[1].tune.length_penalty", "value": 1.5, "mentions": ("the rescorer teacher",)},
+            ".tune.length_penalty",
+            {"value": 1.5, "mentions": ("the rescorer teacher",)},
         ),
-        (
-            {"system": "teacher", "iterations": 4},
-            {},
-            {"setting": "decodes[1].search", "allowed": ("beam", "greedy", "verified")},
-        ),
+        ({"system": "teacher", "iterations": 4}, {}, ".search", {"allowed": ("beam", "greedy", "verified")}),
     ],
 )
-def test_what_is_refused_says_why(decode, changes, fields):
-    with refuses(**fields):
-        load(experiment(decode, **changes))
+def test_a_decode_that_cannot_be_is_refused(decode, model, setting, fields):
+    with refuses(setting=f"decodes[1]{setting}", **fields):
+        load(experiment(decode, model=model))
+
+
+def test_lengths_are_learnt():
+    with refuses(setting="systems.one.objective.length_weight", value=0):
+        load(experiment({"iterations": 4}, objective={"length_weight": 0}))

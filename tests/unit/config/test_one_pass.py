@@ -58,125 +58,86 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
     assert works == [aligned, aligned, aligned and latents, sized, sized, latents, latents, latents]
 
 
+CTC_BEAM = {"search": "ctc-beam", "beam": 2}
+AXE, VAE = {"loss": "axe"}, {"latent": "vae"}
+
+
 @pytest.mark.parametrize(
-    ("system", "decode", "fields"),
+    ("model", "decode", "setting", "fields"),
     [
         (
-            {"model": {"loss": "ce"}},
-            {"search": "ctc-beam", "beam": 5},
-            {
-                "setting": "decodes[0]",
-                "problem": "search ctc-beam of system one needs model.loss: ctc, and that is ce; use search argmax",
-            },
+            {"loss": "ce"},
+            CTC_BEAM,
+            "",
+            {"problem": "search ctc-beam of system one needs model.loss: ctc, and that is ce; use search argmax"},
         ),
         (
-            {"model": {"latent": "vae"}},
+            VAE,
             {"search": "delta", "steps": 1, "tune": {"length_quantile": [0.5, 0.6]}},
+            "",
             {
-                "setting": "decodes[0]",
                 "problem": "search delta of system one takes no length_quantile: its latents are those of source "
-                "positions; remove length_quantile",
+                "positions; remove length_quantile"
             },
         ),
+        (AXE, {"search": "argmax", "lengths": 0}, ".lengths", {"value": 0}),
+        (AXE, {"search": "argmax", "lengths": 2, "length_quantile": 0.5}, ".length_quantile", {"mentions": ("2",)}),
+        # What draws alone have.
+        (VAE, CTC_BEAM | {"temperature": 0.5}, ".temperature", {"allowed": ("0.1",)}),
+        ({}, CTC_BEAM | {"search_seed": 7}, ".search_seed", {"allowed": ("1",)}),
+        (VAE, CTC_BEAM | {"tune": {"temperature": [0.1, 0.2]}}, ".tune.temperature", {"allowed": ("0.1",)}),
+    ],
+)
+def test_a_decode_that_cannot_be_is_refused(model, decode, setting, fields):
+    with refuses(setting=f"decodes[0]{setting}", **fields):
+        load(experiment({"model": model}, [{"system": "one", **decode}]))
+
+
+NGRAMS = {"objective": {"ngrams": 2}}
+DAT = {"family": "dat"}
+
+
+@pytest.mark.parametrize(
+    ("system", "setting", "fields"),
+    [
+        (NGRAMS, ".init_from", {"problem": "objective.ngrams is 2"}),
+        (DAT | NGRAMS, ".init_from", {"problem": "objective.ngrams is 2"}),
+        (NGRAMS | {"init_from": "teacher"}, ".init_from", {"value": "teacher", "mentions": ("nat",)}),
         (
-            {"objective": {"skip_penalty": 3.0}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("objective.skip_penalty", "model.loss")},
+            NGRAMS | {"model": {"upsample": 3.0}, "init_from": "plain"},
+            ".model.upsample",
+            {"value": 3.0, "mentions": ("plain",)},
+        ),
+        ({"model": {"latent_dim": 4}}, ".model.latent_dim", {"value": 4, "problem": "latent is none"}),
+        ({"model": {"loss": "axes"}}, ".model.loss", {"nearest": "axe"}),
+        ({"objective": {"glance": "all"}}, ".objective.glance", {"allowed": ("glat", "none", "random")}),
+        ({"objective": {"skip_penalty": 3.0}}, "", {"mentions": ("objective.skip_penalty", "model.loss")}),
+        (
+            DAT | {"objective": {"ngrams": 2, "glance_share": 0.3}, "init_from": "teacher"},
+            "",
+            {"mentions": ("objective.glance_share", "objective.ngrams")},
         ),
         (
-            {"objective": {"ngrams": 2}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
-        ),
-        (
-            {"family": "dat", "objective": {"ngrams": 2, "glance_share": 0.3}, "init_from": "teacher"},
-            {"search": "graph-path"},
-            {"setting": "systems.one", "mentions": ("objective.glance_share", "objective.ngrams")},
-        ),
-        (
-            {"family": "dat", "objective": {"glance_share": 0, "glance_end": 0.3}},
-            {"search": "graph-path"},
-            {"setting": "systems.one", "mentions": ("objective.glance_end", "objective.glance_share: 0")},
-        ),
-        (
-            {"family": "dat", "objective": {"ngrams": 2}},
-            {"search": "graph-path"},
-            {"setting": "systems.one.init_from", "problem": "objective.ngrams is 2"},
-        ),
-        (
-            {"objective": {"ngrams": 2}, "model": {"upsample": 3.0}, "init_from": "plain"},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.model.upsample", "value": 3.0, "mentions": ("plain",)},
-        ),
-        (
-            {"objective": {"ngrams": 2}, "init_from": "teacher"},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.init_from", "value": "teacher", "mentions": ("nat",)},
-        ),
-        (
-            {"model": {"latent_dim": 4}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.model.latent_dim", "value": 4, "problem": "latent is none"},
-        ),
-        (
-            {"model": {"loss": "axes"}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.model.loss", "nearest": "axe"},
-        ),
-        (
-            {"objective": {"glance": "all"}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one.objective.glance", "allowed": ("glat", "none", "random")},
-        ),
-        ({"model": {"loss": "axe"}}, {"search": "argmax", "lengths": 0}, {"setting": "decodes[0].lengths", "value": 0}),
-        (
-            {"model": {"loss": "axe"}},
-            {"search": "argmax", "lengths": 2, "length_quantile": 0.5},
-            {"setting": "decodes[0].length_quantile", "mentions": ("2",)},
+            DAT | {"objective": {"glance_share": 0, "glance_end": 0.3}},
+            "",
+            {"mentions": ("objective.glance_end", "objective.glance_share: 0")},
         ),
         # What latents and length heads alone have; a preset may say it, too.
-        (
-            {"model": {"posterior_layers": 1}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("model.posterior_layers", "model.latent")},
-        ),
-        (
-            {"model": {"head_scale": 0.2}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("model.head_scale", "model.latent")},
-        ),
-        (
-            {"model": {"max_length_difference": 9}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("model.max_length_difference", "model.loss")},
-        ),
+        ({"model": {"posterior_layers": 1}}, "", {"mentions": ("model.posterior_layers", "model.latent")}),
+        ({"model": {"head_scale": 0.2}}, "", {"mentions": ("model.head_scale", "model.latent")}),
+        ({"model": {"max_length_difference": 9}}, "", {"mentions": ("model.max_length_difference", "model.loss")}),
         (
             {"preset": "tiny-vae", "model": {"latent": "none"}},
-            {"search": "ctc-greedy"},
-            {"setting": "systems.one", "mentions": ("model.posterior_layers", "model.latent")},
-        ),
-        # What draws alone have.
-        (
-            {"model": {"latent": "vae"}},
-            {"search": "ctc-beam", "beam": 2, "temperature": 0.5},
-            {"setting": "decodes[0].temperature", "allowed": ("0.1",)},
-        ),
-        (
-            {},
-            {"search": "ctc-beam", "beam": 2, "search_seed": 7},
-            {"setting": "decodes[0].search_seed", "allowed": ("1",)},
-        ),
-        (
-            {"model": {"latent": "vae"}},
-            {"search": "ctc-beam", "beam": 2, "tune": {"temperature": [0.1, 0.2]}},
-            {"setting": "decodes[0].tune.temperature", "allowed": ("0.1",)},
+            "",
+            {"mentions": ("model.posterior_layers", "model.latent")},
         ),
     ],
 )
-def test_what_is_refused_says_why(system, decode, fields):
+def test_a_system_that_cannot_be_is_refused(system, setting, fields):
     plain = {"family": "nat", "preset": "miniature", "training": TRAINING}
-    with refuses(**fields):
-        load(experiment(system, [{"system": "one", **decode}], plain=plain))
+    search = {"search": "graph-path" if system.get("family") == "dat" else "ctc-greedy"}
+    with refuses(setting=f"systems.one{setting}", **fields):
+        load(experiment(system, [{"system": "one", **search}], plain=plain))
 
 
 def score(**model: Any) -> dict[str, Any]:
@@ -282,28 +243,9 @@ def test_other_rows_of_the_grid_differ_in_what_their_names_say():
         assert systems[other].model.model_copy(update=changed) == systems[row].model
 
 
-def test_the_figures_of_table_4_are_those_of_the_paper():
-    """By how much the ticks of the paper add, as its text says: KD and CTC are necessary, VAE and GLAT help alike."""
-    figures = table_4(load_experiment("nat-grid"))
-    assert sorted(figures.values()) == [
-        11.4,
-        16.59,
-        18.18,
-        19.5,
-        21.66,
-        21.81,
-        22.19,
-        22.74,
-        23.58,
-        24.67,
-        26.16,
-        26.51,
-        27.2,
-        27.21,
-        27.49,
-    ]
-    paper = load_experiment("wmt14-nat").config.report.expected
-    # The grid's plain systems have names of their own beside those of tatoeba.
+def test_the_grid_and_the_paper_have_the_same_published_figures():
+    """The grid's plain systems have names of their own beside those of tatoeba."""
+    figures, paper = table_4(load_experiment("nat-grid")), load_experiment("wmt14-nat").config.report.expected
     assert {name: paper[name.replace("-plain", "")] for name in figures} == figures
 
 
@@ -321,6 +263,8 @@ TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
         (LATENT, {"system": "refined", "search": "score", "steps": 1}, "none"),
         ({"model": {"loss": "axe"}}, {"search": "argmax"}, "subwords"),
         ({"model": {"loss": "ce", "latent": "vae"}}, {"search": "prior-mean"}, "subwords"),
+        ({"family": "dat"}, {"search": "graph-path"}, "none"),
+        ({"family": "cmlm"}, {"search": "argmax"}, "subwords"),
         ({}, {"system": "lvm", "search": "prior-mean"}, "subwords"),
         ({}, {"system": "teacher", "search": "greedy"}, "none"),
     ],
@@ -357,61 +301,26 @@ def test_a_finished_bundle_records_what_its_searches_take_by_default_and_nothing
 
 
 @pytest.mark.parametrize(
-    ("defaults", "system", "fields"),
+    ("search", "settings", "system", "place", "fields"),
     [
-        ({"ctc-bem": {}}, {}, {"setting": "systems.one.search_defaults.ctc-bem", "nearest": "ctc-beam"}),
-        ({"beam": {"beam": 3}}, {}, {"setting": "systems.one.search_defaults.beam", "nearest": "ctc-beam"}),
+        ("ctc-bem", {}, {}, "", {"nearest": "ctc-beam"}),
+        ("beam", {"beam": 3}, {}, "", {"nearest": "ctc-beam"}),
+        ("ctc-beam", {"weight": 1}, {}, ".weight", {"nearest": "lm_weight"}),
+        ("ctc-beam", {"beam": 0}, {}, ".beam", {"value": 0}),
         (
-            {"ctc-beam": {"weight": 1}},
+            "ctc-beam",
+            {"language_model": "lm"},
             {},
-            {"setting": "systems.one.search_defaults.ctc-beam.weight", "nearest": "lm_weight"},
+            ".language_model",
+            {"problem": "bundles carry the systems that `carries` names"},
         ),
-        ({"ctc-beam": {"beam": 0}}, {}, {"setting": "systems.one.search_defaults.ctc-beam.beam", "value": 0}),
-        (
-            {"ctc-beam": {"language_model": "lm"}},
-            {},
-            {
-                "setting": "systems.one.search_defaults.ctc-beam.language_model",
-                "problem": "bundles carry the systems that `carries` names",
-            },
-        ),
-        (
-            {"ctc-beam": {"lm_weight": 0.3}},
-            {"carries": {}},
-            {"setting": "systems.one.search_defaults.ctc-beam.lm_weight", "allowed": ("0.2",)},
-        ),
-        (
-            {"argmax": {"lengths": 3}},
-            {},
-            {
-                "setting": "systems.one.search_defaults.argmax",
-                "mentions": ("argmax", "system one", "axe or ce", "ctc-greedy"),
-            },
-        ),
+        ("ctc-beam", {"lm_weight": 0.3}, {"carries": {}}, ".lm_weight", {"allowed": ("0.2",)}),
+        ("argmax", {"lengths": 3}, {}, "", {"mentions": ("argmax", "system one", "axe or ce", "ctc-greedy")}),
     ],
 )
-def test_defaults_that_no_search_takes_are_refused_in_one_sentence(defaults, system, fields):
-    with refuses(**fields):
-        with_defaults(defaults, CARRYING | system)
-
-
-@pytest.mark.parametrize(
-    ("family", "model", "search", "expected"),
-    [
-        ("nat", {"loss": "ctc"}, "ctc-greedy", "none"),
-        ("nat", {"loss": "axe"}, "argmax", "subwords"),
-        ("dat", {}, "graph-path", "none"),
-        ("cmlm", {}, "argmax", "subwords"),
-    ],
-)
-def test_families_say_whether_their_outputs_mean_repetitions(family, model, search, expected):
-    system = {"family": family, "preset": "miniature", "model": model, "training": {"preset": "smoke", "max_steps": 10}}
-    decodes = [{"system": "teacher", "search": "greedy"}, {"system": "ours", "search": search}]
-    loaded = load(
-        {"experiment": "mine", "extends": "smoke", "only": ["teacher"], "systems": {"ours": system}, "decodes": decodes}
-    )
-    (decode,) = [decode for decode in loaded.decodes if decode.system == "ours"]
-    assert loaded.removal(decode) == expected
+def test_defaults_that_no_search_takes_are_refused_in_one_sentence(search, settings, system, place, fields):
+    with refuses(setting=f"systems.one.search_defaults.{search}{place}", **fields):
+        with_defaults({search: settings}, CARRYING | system)
 
 
 def test_a_list_may_have_none_among_its_values():

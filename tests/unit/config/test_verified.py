@@ -11,6 +11,8 @@ from workflow_src.config import Plan
 from workflow_src.config.load import load
 from workflow_src.evaluation.manifest import Manifest
 
+CTC = {"drafter": "ctc"}
+
 
 def experiment(*decodes, **systems):
     """`smoke` with these decodes of its teacher, and further systems."""
@@ -70,51 +72,34 @@ def test_a_decode_follows_the_bundles_of_what_drafts():
 
 
 @pytest.mark.parametrize(
-    ("decode", "fields"),
+    ("decode", "setting", "fields"),
     [
-        ({}, {"setting": "decodes[0].drafter"}),
-        ({"drafter": "teacher"}, {"setting": "decodes[0].drafter", "value": "teacher", "allowed": ("ctc", "lvm")}),
-        ({"drafter": "lm"}, {"setting": "decodes[0].drafter", "value": "lm", "allowed": ("ctc", "lvm")}),
-        ({"drafter": "score"}, {"setting": "decodes[0].drafter", "value": "score", "allowed": ("ctc", "lvm")}),
-        ({"drafter": "lvm", "drafts": 2}, {"setting": "decodes[0].drafts", "value": 2, "hint": "lower it"}),
-        (
-            {"drafter": "ctc", "draft_search": "argmax"},
-            {"setting": "decodes[0].draft_search", "value": "argmax", "allowed": ("ctc-beam", "ctc-greedy")},
-        ),
-        (
-            {"drafter": "ctc", "draft_search": "ctc-greedy", "drafts": 2},
-            {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
-        ),
-        ({"drafter": "lvm", "language_model": "lm"}, {"setting": "decodes[0].language_model", "value": "lm"}),
-        (
-            {"drafter": "ctc", "draft_search": "ctc-greedy", "language_model": "lm"},
-            {"setting": "decodes[0].draft_search", "value": "ctc-greedy", "allowed": ("ctc-beam",)},
-        ),
-        ({"drafter": "ctc", "language_model": "ctc"}, {"setting": "decodes[0].language_model", "allowed": ("lm",)}),
-        ({"drafter": "ctc", "lm_weight": 0.3}, {"setting": "decodes[0].lm_weight", "hint": "add language_model"}),
-        ({"drafter": "ctc", "word_bonus": 1.0}, {"setting": "decodes[0].word_bonus", "hint": "add language_model"}),
-        ({"drafter": "ctc", "draft_beam": 5}, {"setting": "decodes[0].draft_beam", "hint": "add language_model"}),
-        ({"drafter": "ctc", "top": 3}, {"setting": "decodes[0].top", "value": 3, "hint": "add tolerance"}),
+        ({}, "drafter", {}),
+        ({"drafter": "teacher"}, "drafter", {"value": "teacher", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "lm"}, "drafter", {"value": "lm", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "score"}, "drafter", {"value": "score", "allowed": ("ctc", "lvm")}),
+        ({"drafter": "lvm", "drafts": 2}, "drafts", {"value": 2, "hint": "lower it"}),
+        (CTC | {"draft_search": "argmax"}, "draft_search", {"allowed": ("ctc-beam", "ctc-greedy")}),
+        (CTC | {"draft_search": "ctc-greedy", "drafts": 2}, "draft_search", {"allowed": ("ctc-beam",)}),
+        ({"drafter": "lvm", "language_model": "lm"}, "language_model", {"value": "lm"}),
+        (CTC | {"draft_search": "ctc-greedy", "language_model": "lm"}, "draft_search", {"allowed": ("ctc-beam",)}),
+        (CTC | {"language_model": "ctc"}, "language_model", {"allowed": ("lm",)}),
+        (CTC | {"lm_weight": 0.3}, "lm_weight", {"hint": "add language_model"}),
+        (CTC | {"word_bonus": 1.0}, "word_bonus", {"hint": "add language_model"}),
+        (CTC | {"draft_beam": 5}, "draft_beam", {"hint": "add language_model"}),
+        (CTC | {"top": 3}, "top", {"value": 3, "hint": "add tolerance"}),
         # Also a value without effect.
-        (
-            {"drafter": "ctc", "tune": {"tolerance": [0.0], "top": [2, 0]}},
-            {"setting": "decodes[0].tune.top", "value": 0},
-        ),
-        ({"drafter": "ctc", "tune": ["top"]}, {"setting": "decodes[0].tune.top", "hint": "add tolerance"}),
-        ({"drafter": "ctc", "tolerance": -1.0}, {"setting": "decodes[0].tolerance", "value": -1.0}),
-        (
-            {"system": "lstm", "drafter": "ctc", "engine": "onnxruntime"},
-            {"setting": "decodes[0].engine", "value": "onnxruntime", "mentions": ("verified", "seq2seq")},
-        ),
-        ({"drafter": "ctc", "engine": "ctranslate2"}, {"setting": "decodes[0].engine", "value": "ctranslate2"}),
+        (CTC | {"tune": {"tolerance": [0.0], "top": [2, 0]}}, "tune.top", {"value": 0}),
+        (CTC | {"tune": ["top"]}, "tune.top", {"hint": "add tolerance"}),
+        (CTC | {"tolerance": -1.0}, "tolerance", {"value": -1.0}),
+        (CTC | {"system": "lstm", "engine": "onnxruntime"}, "engine", {"mentions": ("verified", "seq2seq")}),
+        (CTC | {"engine": "ctranslate2"}, "engine", {"value": "ctranslate2"}),
     ],
-    ids=str,
 )
-def test_what_cannot_draft_is_refused(decode, fields):
-    with refuses(**fields):
-        experiment(
-            decode, lstm={"family": "seq2seq", "preset": "miniature", "training": {"preset": "smoke", "max_steps": 2}}
-        )
+def test_what_cannot_draft_is_refused(decode, setting, fields):
+    lstm = {"family": "seq2seq", "preset": "miniature", "training": {"preset": "smoke", "max_steps": 2}}
+    with refuses(setting=f"decodes[0].{setting}", **fields):
+        experiment(decode, lstm=lstm)
 
 
 PLUGIN = """
