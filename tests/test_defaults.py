@@ -13,13 +13,12 @@ import pytest
 from pydantic import Field
 
 from workflow_src import registry
-from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import DatasetFiles, GroupSplit, NthSplit
 from workflow_src.config.experiment import ReportConfig, SpeedConfig
 from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
-from workflow_src.config.training import TrainingConfig
+from workflow_src.config.training import AugmentConfig, TrainingConfig
 from workflow_src.data.toy import GENERATOR
 from workflow_src.spec import Frozen, compared, defaults
 

@@ -55,16 +55,15 @@ KINDS = {
     "filter": "filters",
     "generator": "generators",
 }
-# Folders of declarations by kind; a declaration is named after its kind, such as FAMILY.
-FOLDERS = {
-    "family": "families",
-    "search": "searches",
-    "metric": "evaluation/metrics",
-    "analysis": "evaluation/analyses",
-    "generator": "data",
+# Files with declarations by kind; a declaration is named after its kind, such as FAMILY.
+FILES = {
+    "family": "families/*/__init__.py",
+    "search": "searches/*/__init__.py",
+    "metric": "evaluation/metrics/*/__init__.py",
+    "analysis": "evaluation/analyses/*/__init__.py",
+    "generator": "data/*/__init__.py",
+    "filter": "data/filters/[!_]*.py",
 }
-# Folders of modules that have a declaration each.
-MODULES = {"filter": "data/filters"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,8 +138,7 @@ class Members:
 def members() -> Members:
     """All declared members by kind and name. Raises DeclarationError for the first declaration that cannot be used."""
     plugins = _plugins()
-    own = [(kind, member) for kind, folder in FOLDERS.items() for member in _declared(folder, "*/__init__.py", kind)]
-    own += [(kind, member) for kind, folder in MODULES.items() for member in _declared(folder, "[!_]*.py", kind)]
+    own = [(kind, member) for kind, pattern in FILES.items() for member in _declared(kind, pattern)]
     own += [("engine", engine) for engine in importlib.import_module("workflow_src.engines").ENGINES]
     declared: list[tuple[str, Any, LoadedPlugin | None]] = [(kind, member, None) for kind, member in own]
     for loaded in plugins:
@@ -303,12 +301,12 @@ def _owner(loaded: LoadedPlugin | None) -> str:
     return f"plug-in {loaded.plugin.name}" if loaded else "Continuum itself"
 
 
-def _declared(folder: str, pattern: str, kind: str) -> list[Any]:
-    """Declarations in the modules of a folder that have one, or several under the plural of its name; helpers beside
-    them have none."""
+def _declared(kind: str, pattern: str) -> list[Any]:
+    """Declarations in the modules that have one, or several under the plural of its name; helpers beside them have
+    none."""
     names = sorted(
         path.relative_to(PACKAGE).with_suffix("").as_posix().removesuffix("/__init__").replace("/", ".")
-        for path in (PACKAGE / folder).glob(pattern)
+        for path in PACKAGE.glob(pattern)
     )
     modules = (importlib.import_module(f"workflow_src.{name}") for name in names)
     declared = []

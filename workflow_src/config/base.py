@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import AfterValidator
 
 from workflow_src.errors import ConfigError
-from workflow_src.spec import parse
 
 # Names that users give become parts of names of files, which file systems limit to 255 bytes.
 LONGEST_NAME = 100
@@ -45,11 +43,3 @@ def by_name(value: Any, example: str) -> Any:
     if not all(isinstance(name, str) for name in value):
         raise ConfigError("", allowed=f"a list of names, such as {example}, or a section of settings by name")
     return {name: {} for name in distinct(tuple(value))}
-
-
-def member_settings(kind: str, sections: Mapping[str, Any], members: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Settings of declared `members` of a kind, such as metrics, by name. Raises ConfigError, in section `where`."""
-    for name in sections:
-        if name not in members:
-            raise ConfigError(f"{where}.{name}", problem=f"no {kind}", allowed=members)
-    return {name: parse(members[name].settings, section, f"{where}.{name}") for name, section in sections.items()}

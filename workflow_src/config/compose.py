@@ -91,7 +91,7 @@ def laid_over(parent: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         if "test" not in own:
             merged.pop("test", None)
         if "tokenised" not in own_recipe:
-            merged["recipe"] = {name: value for name, value in merged["recipe"].items() if name != "tokenised"}
+            merged["recipe"] = _without(merged["recipe"], "tokenised")
     if only is None:
         return merged
     members = members_of(merged.get("systems", {}))

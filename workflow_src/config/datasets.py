@@ -204,9 +204,12 @@ class DatasetFiles(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _references(self):
+    def _fitting_parts(self):
         for split, parts in self.parts.items():
             for number, part in enumerate(parts):
+                for language in part.variants if isinstance(part, MemoryPart) else ():
+                    if language not in self.languages:
+                        raise ConfigError(f"{self.place(split, number)}.variants", language, allowed=self.languages)
                 for language in self.languages_of(part):
                     where, count = f"{self.place(split, number)}.{part.setting(language)}", part.references(language)
                     if split in TRAINING_SPLITS and count > 1:
@@ -215,16 +218,6 @@ class DatasetFiles(Frozen):
                     if count != parts[0].references(language):
                         problem = f"{count} of them, and {self.place(split, 0)} has {parts[0].references(language)}"
                         raise ConfigError(where, problem=problem, allowed="as many in every part")
-        return self
-
-    @model_validator(mode="after")
-    def _variants(self):
-        for split, parts in self.parts.items():
-            for number, part in enumerate(parts):
-                for language in part.variants if isinstance(part, MemoryPart) else ():
-                    if language not in self.languages:
-                        where = f"{self.place(split, number)}.variants"
-                        raise ConfigError(where, language, allowed=self.languages)
         return self
 
     @property

@@ -1,11 +1,13 @@
-"""Calls of functions that declarations have, which may be a plug-in's."""
+"""Members that a configuration names: their settings, and calls of their functions, which may be a plug-in's."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from workflow_src.errors import DeclarationError, InputError, reason_of, short_repr
-from workflow_src.registry import members
+from workflow_src.errors import ConfigError, DeclarationError, InputError, reason_of, short_repr
+from workflow_src.registry import filters, members
+from workflow_src.spec import Frozen, parse
 
 
 def subject(member: Any) -> str:
@@ -33,3 +35,21 @@ def reason(member: Any, function: str, *arguments: Any) -> str | None:
         return result
     problem = f"has a {function} whose result is {short_repr(result)}"
     raise DeclarationError(subject(member), problem, "return None, or text that says why not")
+
+
+def member_settings(kind: str, sections: Mapping[str, Any], members: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Settings of declared `members` of a kind, such as metrics, by name. Raises ConfigError, in section `where`."""
+    for name in sections:
+        if name not in members:
+            raise ConfigError(f"{where}.{name}", problem=f"no {kind}", allowed=members)
+    return {name: parse(members[name].settings, section, f"{where}.{name}") for name, section in sections.items()}
+
+
+def filter_settings(sections: Iterable[tuple[str, Any]], languages: tuple[str, str]) -> dict[str, Frozen]:
+    """Settings of filters by name, in their order. Raises ConfigError for filters that cannot be used."""
+    cleaning = member_settings("filter", dict(sections), filters(), "recipe.clean")
+    for name, settings in cleaning.items():
+        if why := reason(filters()[name], "conflict", settings, languages):
+            hint = "change its settings, or remove the filter"
+            raise ConfigError(f"recipe.clean.{name}", problem=f"it {why}", hint=hint)
+    return cleaning

@@ -21,10 +21,6 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # Checked before `<<` is replaced by the keys that it merges, which a section may override.
         section: yaml.MappingNode = super().compose_mapping_node(anchor)
-        self._refuse_twice(section)
-        return section
-
-    def _refuse_twice(self, section: yaml.MappingNode) -> None:
         keys = [key for key, _ in section.value if isinstance(key, yaml.ScalarNode) and key.tag != MERGE]
         names = [self.construct_object(key) for key in keys]
         for number, (key, name) in enumerate(zip(keys, names, strict=True)):
@@ -32,6 +28,7 @@ class _Loader(yaml.SafeLoader):
                 first = keys[names.index(name)]
                 lines = f"lines {first.start_mark.line + 1} and {key.start_mark.line + 1}"
                 raise ValueError(f'it has "{first.value}" twice in one section, in {lines}; remove one')
+        return section
 
 
 # The tag of `<<`, which a section may have several times, to merge several others.

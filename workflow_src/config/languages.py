@@ -31,9 +31,8 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
         ).split(),
         (LATIN,),
     ),
-    **dict.fromkeys("ha kr".split(), (LATIN, ARABIC)),
-    **dict.fromkeys("ace bjn".split(), (LATIN, ARABIC)),
-    **dict.fromkeys("ff".split(), (LATIN, ARABIC, "ADLAM")),
+    **dict.fromkeys("ha kr ace bjn".split(), (LATIN, ARABIC)),
+    "ff": (LATIN, ARABIC, "ADLAM"),
     **dict.fromkeys(
         (
             "ru uk be bg mk ky tg ba cv tt os ce av ab cu kv "
@@ -47,7 +46,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "azb": (ARABIC,),
     "mn": (CYRILLIC, LATIN, "MONGOLIAN"),
     **dict.fromkeys("ar fa ur ps ug ckb glk lrc mzn pnb skr".split(), (ARABIC,)),
-    **dict.fromkeys("sd".split(), (ARABIC, DEVANAGARI)),
+    "sd": (ARABIC, DEVANAGARI),
     "ku": (LATIN, ARABIC, CYRILLIC),
     "ks": (ARABIC, LATIN, DEVANAGARI),
     **dict.fromkeys("hi mr ne sa awa bgc bho brx doi hne mag mai new raj rwr".split(), (DEVANAGARI,)),
@@ -79,8 +78,7 @@ SCRIPTS: dict[str, tuple[str, ...]] = {
     "or": ("ORIYA",),
     "ta": ("TAMIL",),
     "te": ("TELUGU",),
-    "tcy": ("KANNADA",),
-    "kn": ("KANNADA",),
+    **dict.fromkeys("kn tcy".split(), ("KANNADA",)),
     "ml": ("MALAYALAM",),
     "nqo": ("NKO",),
     "si": ("SINHALA",),

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workflow_src.config.base import member_settings
-from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.compose import check_new_systems, experiment, extended, laid_over
 from workflow_src.config.datasets import DatasetConfig, GroupSplit
-from workflow_src.config.declared import reason
+from workflow_src.config.declared import filter_settings, member_settings, reason
 from workflow_src.config.decodes import check_search_defaults, resolve_decodes
 from workflow_src.config.experiment import DecodeOptions, WorkflowConfig
 from workflow_src.config.files import CONFIG_FOLDER, dataset_names, experiment_file, experiment_names, merge, read_yaml

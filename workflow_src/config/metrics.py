@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from workflow_src.config.base import member_settings
-from workflow_src.config.declared import reason
+from workflow_src.config.declared import member_settings, reason
 from workflow_src.errors import ConfigError
 from workflow_src.registry import default_metrics, main_metric, metrics
 from workflow_src.spec import Corpus, Frozen, Metric

@@ -78,7 +78,8 @@ class PartFields(Frozen):
     are decompressed.
     """
 
-    # The setting with an entry for each language, if there is one.
+    # The setting that names its text, and the one with an entry for each language, if there is one.
+    text_setting: ClassVar[str]
     by_language: ClassVar[str] = ""
 
     @property
@@ -86,9 +87,9 @@ class PartFields(Frozen):
         """Languages that it has text in; empty where they are those of its dataset."""
         return ()
 
-    def names(self, languages: tuple[str, ...]) -> list[str]:
+    def names(self, _languages: tuple[str, ...]) -> list[str]:
         """Texts that a direction reads."""
-        raise NotImplementedError
+        return [getattr(self, self.text_setting)]
 
     def files(self, languages: tuple[str, ...]) -> list[str]:
         """Names of the files that a direction reads, without those of members of archives."""
@@ -98,9 +99,9 @@ class PartFields(Frozen):
         """Texts in a language: more than one are references of the same sources."""
         return 1
 
-    def setting(self, language: str) -> str:
+    def setting(self, _language: str) -> str:
         """The setting that names the text in a language."""
-        raise NotImplementedError
+        return self.text_setting
 
     def only(self, language: str) -> Self:
         """The part without other languages."""
@@ -115,6 +116,7 @@ class PartFields(Frozen):
 class TextPart(PartFields):
     """Lines of one split, from texts of each language."""
 
+    text_setting: ClassVar[str] = "texts"
     by_language: ClassVar[str] = "texts"
     texts: dict[str, TextPaths] = Field(
         min_length=1, description="language -> line-aligned text; in dev and test, of the target a list of references"
@@ -187,6 +189,7 @@ class RowsPart(PartFields):
 class TablePart(RowsPart):
     """Lines of one split, from a text with columns."""
 
+    text_setting: ClassVar[str] = "table"
     table: FilePath = Field(description="a text with columns, tab-separated unless separator says so")
     columns: dict[str, Column] = Field(
         min_length=1, description="language -> column of the table, from 0, or its name in the header"
@@ -209,12 +212,6 @@ class TablePart(RowsPart):
             raise ConfigError("separator", self.separator, allowed="one character, no quote, space or line end")
         return self
 
-    def names(self, _languages: tuple[str, ...]) -> list[str]:
-        return [self.table]
-
-    def setting(self, _language: str) -> str:
-        return "table"
-
     @property
     def _may_be_quoted(self) -> bool:
         return len(self.separator) == 1 and self.separator not in NO_DELIMITER
@@ -228,6 +225,7 @@ class TablePart(RowsPart):
 class RecordsPart(RowsPart):
     """Lines of one split, from JSON lines: an object on each line."""
 
+    text_setting: ClassVar[str] = "records"
     records: FilePath = Field(description="a text with a JSON object on each line")
     columns: dict[str, Column] = Field(
         min_length=1, description="language -> field; translation.de is the field de of the object translation"
@@ -240,26 +238,15 @@ class RecordsPart(RowsPart):
                 raise ConfigError(setting, field, allowed="the name of a field, such as translation.de")
         return self
 
-    def names(self, _languages: tuple[str, ...]) -> list[str]:
-        return [self.records]
-
-    def setting(self, _language: str) -> str:
-        return "records"
-
 
 class MemoryPart(PartFields):
     """Lines of one split, from the units of a translation memory (TMX)."""
 
+    text_setting: ClassVar[str] = "tmx"
     tmx: FilePath = Field(description="a translation memory; its segments have their language in xml:lang")
     variants: dict[str, Annotated[str, Field(min_length=1)]] = Field(
         {}, description="language -> the only xml:lang that is read, such as {pt: pt-BR}; default: every variant"
     )
-
-    def names(self, _languages: tuple[str, ...]) -> list[str]:
-        return [self.tmx]
-
-    def setting(self, _language: str) -> str:
-        return "tmx"
 
     def only(self, language: str) -> Self:
         variants = {code: variant for code, variant in self.variants.items() if code == language}
@@ -267,7 +254,7 @@ class MemoryPart(PartFields):
 
 
 # Kinds of parts by the setting that names their text.
-PARTS: dict[str, type[PartFields]] = {"texts": TextPart, "table": TablePart, "records": RecordsPart, "tmx": MemoryPart}
+PARTS = {kind.text_setting: kind for kind in (TextPart, TablePart, RecordsPart, MemoryPart)}
 
 
 def _of_one_kind(part: Any) -> Any:

@@ -9,8 +9,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from workflow_src.config.augment import MODIFIERS, AugmentConfig
 from workflow_src.config.languages import DOTTED_I, two_letters
+from workflow_src.config.training import MODIFIERS, AugmentConfig
 from workflow_src.data.patterns import IN_WORD
 from workflow_src.data.placeholders import Placeholders, put_back
 

@@ -24,7 +24,7 @@ def keep_configuration(experiment: str, content: dict[str, Any]) -> None:
     """Write the configuration of a run that begins, for its jobs on other machines."""
     document = JobDocument("work/jobs/configuration", content)
     document.write()
-    os.environ[BEGUN] = json.dumps(_begun() | {experiment: str(document.path)})
+    os.environ[BEGUN] = json.dumps(_from_environment(BEGUN) | {experiment: str(document.path)})
 
 
 def kept_configuration(experiment: str) -> dict[str, Any] | None:
@@ -32,13 +32,13 @@ def kept_configuration(experiment: str) -> dict[str, Any] | None:
 
     So an edit while a job waits in the queue changes nothing of it.
     """
-    path = _begun().get(experiment)
+    path = _from_environment(BEGUN).get(experiment)
     return read_document(path) if path else None
 
 
-def _begun() -> dict[str, str]:
-    documents: dict[str, str] = json.loads(os.environ.get(BEGUN, "{}"))
-    return documents
+def _from_environment(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(os.environ.get(name, "{}"))
+    return content
 
 
 def keep_files(paths: Iterable[str | Path]) -> None:
@@ -48,8 +48,7 @@ def keep_files(paths: Iterable[str | Path]) -> None:
 
 def configuration_files() -> dict[str, str | None]:
     """SHA-256 that the configuration files of this run had at its start, by their path from the working directory."""
-    files: dict[str, str | None] = json.loads(os.environ.get(FILES, "{}"))
-    return files
+    return _from_environment(FILES)
 
 
 def replaced_report(results: Path, files: Iterable[str | Path]) -> str:

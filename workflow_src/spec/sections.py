@@ -197,9 +197,7 @@ def _likely(errors: list[Any], raw: Any) -> list[Any]:
         written = _written(error, raw)
         return written in explained or any(p[: len(written)] == written and len(p) > len(written) for p in places)
 
-    return [
-        error for error in errors if error["type"] not in _of_another_kind(error["input"]) or not is_explained(error)
-    ]
+    return [error for error in errors if error in fitting or not is_explained(error)]
 
 
 def _of_another_kind(value: Any) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import Field
 
-from workflow_src.config.cleaning import filter_settings
 from workflow_src.config.datasets import raw_names
+from workflow_src.config.declared import filter_settings
 from workflow_src.config.parts import Languages
 from workflow_src.data.cleaning import SCORES_FILE, clean, report, steps_of
 from workflow_src.data.drops import left_out, units

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.recipe import TextRules
 from workflow_src.config.sizes import AUTO, MaxLength
 from workflow_src.config.sizes import max_length as fitting_length
+from workflow_src.config.training import AugmentConfig
 from workflow_src.data import encoded
 from workflow_src.data.augment import Augmented, augmented, without_effect
 from workflow_src.data.augment import words as augmented_words

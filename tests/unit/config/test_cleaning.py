@@ -12,7 +12,7 @@ from counted_jobs import jobs
 from pydantic import Field
 
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.cleaning import filter_settings
+from workflow_src.config.declared import filter_settings
 from workflow_src.data.filters.score import FILTER
 from workflow_src.declarations import check_sections
 from workflow_src.errors import ConfigError, DeclarationError, did_you_mean

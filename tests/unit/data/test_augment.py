@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workflow_src.config.augment import MODIFIERS, AugmentConfig
+from workflow_src.config.training import MODIFIERS, AugmentConfig
 from workflow_src.data.augment import augmented, no_accents, title, typos, upper
 from workflow_src.data.placeholders import Placeholders
 

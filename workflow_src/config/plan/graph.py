@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 
-from workflow_src.config.augment import AugmentConfig
 from workflow_src.config.datasets import RawText
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
 from workflow_src.config.plan.analyses import analyses
@@ -16,6 +15,7 @@ from workflow_src.config.relations import with_needed
 from workflow_src.config.resolved import Decode, Loaded, System
 from workflow_src.config.sizes import AUTO
 from workflow_src.config.texts import DISTILLED, LIKELY, MONOLINGUAL, RAW, base_of, kind_and_system
+from workflow_src.config.training import AugmentConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import engines, metrics
 from workflow_src.spec import Frozen
