@@ -197,9 +197,9 @@ def test_tables_and_figures_show_it_by_what_it_declares(report):
     for name in ("quality_speed", "refinement"):
         # Letters are outlines there.
         assert wordbag.COLOUR in figures[name]
-    assert "without repetitions" in "".join(
-        re.findall(r"<svg.*?</svg>", (report / "index.html").read_text(), re.DOTALL)
-    )
+    pictures = "".join(re.findall(r"<svg.*?</svg>", (report / "index.html").read_text(), re.DOTALL))
+    # A figure of its validation has a panel.
+    assert "without repetitions" in pictures and ">Words on dev<" in pictures
 
 
 def test_its_analysis_is_measured_and_shown(run, report):

@@ -121,20 +121,15 @@ def test_a_wrong_field_ends_the_job_with_one_sentence_that_the_log_has_too(chang
     assert log.read_text().startswith(error)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", None])
-def test_a_file_that_is_no_document_is_refused_by_its_name(text, tmp_path, capsys):
-    path = tmp_path / "job.json"
-    if text is not None:
-        path.write_text(text)
+@pytest.mark.parametrize("name", ["object.json", "list.json", "none.json", ""])
+def test_what_is_no_document_is_refused_by_its_name(name, tmp_path, capsys):
+    (tmp_path / "object.json").write_text("{")
+    (tmp_path / "list.json").write_text("[]")
+    path = tmp_path / name
     with pytest.raises(SystemExit) as exit_info:
         jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=["--job", str(path)])
-    assert exit_info.value.code == 1 and capsys.readouterr().err.startswith(f"error: {path} ")
-
-
-def test_a_folder_in_place_of_a_document_is_named(tmp_path, capsys):
-    with pytest.raises(SystemExit) as exit_info:
-        jobs.start(lambda inputs: pytest.fail("it ran"), Inputs, words=["--job", str(tmp_path)])
-    assert exit_info.value.code == 1 and capsys.readouterr().err.startswith(f"error: {tmp_path} is a folder")
+    problem = "" if name else "is a folder"
+    assert exit_info.value.code == 1 and capsys.readouterr().err.startswith(f"error: {path} {problem}")
 
 
 @pytest.mark.parametrize("place", ["", "a.txt/b/job.log"])

@@ -27,11 +27,8 @@ from workflow_src.config.resources import Requests
 from workflow_src.config.rules import rule_table
 from workflow_src.errors import ArtifactError, ConfigError
 from workflow_src.evaluation.manifest import Manifest
-from workflow_src.evaluation.quality.significance import FORMAT as SIGNIFICANCE_FORMAT
 from workflow_src.evaluation.quality.variants import VARIANTS, Quality
 from workflow_src.evaluation.report import figures, results, tables
-from workflow_src.evaluation.report.results import read_results
-from workflow_src.evaluation.speed.measured import FORMAT as SPEED_FORMAT
 from workflow_src.records.atomic import read_json, write_json
 from workflow_src.serving.translator import Translator
 
@@ -195,7 +192,7 @@ def test_it_is_trained_and_validated_by_its_own_figure(bundle):
     assert loaded.record()["version"] == "0.3" and description["defaults"] == {"search": "unrepeat"}
 
 
-def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, run_stage, tmp_path, capsys):
+def test_it_translates_in_python_and_by_the_command(bundle, tiny, tmp_path, capsys):
     translator = Translator.load(bundle, device="cpu", threads=1)
     lines = (tiny.corpus / "dev.de").read_text().splitlines()
     expected = translator.translate(lines, "unrepeat", passes=2, stretch=1.5)
@@ -224,20 +221,6 @@ def test_it_translates_in_python_by_the_command_and_by_the_stages(bundle, tiny, 
     assert unknown.returncode == 1 and "Traceback" not in unknown.stderr
     assert unknown.stderr.startswith(f"error: {bundle} needs the plug-in bagged 0.3")
     assert unknown.stderr.endswith("(bagged) with --plugins.\n")
-    settings = {"search": "unrepeat", "passes": 2, "stretch": 1.5}
-    words = ["--bundle", str(bundle), "--device", "cpu", "--source", str(tiny.corpus / "dev.de")]
-    decoded = tmp_path / "dev.txt"
-    run_stage("decode", ["--settings", json.dumps(settings), *words, "--output", str(decoded)])
-    assert decoded.read_text().count("\n") == len(lines)
-    choice = {
-        "decode": settings | {"tune": {"stretch": [0.5, 1.0]}},
-        "remove_repetitions": "none",
-        "corpus": {"source": "de", "target": "en"},
-    }
-    chosen = tmp_path / "chosen.json"
-    words += ["--reference", str(tiny.corpus / "dev.reference.en"), "--output", str(chosen)]
-    run_stage("choose_settings", ["--settings", json.dumps(choice), *words])
-    assert read_json(chosen)["chosen"]["stretch"] in (0.5, 1.0)
 
 
 def test_a_bundle_whose_plug_in_is_missing_says_so(bundle):
@@ -274,91 +257,6 @@ def scored(bleu):
         "chrf_signature": "nc:6",
     }
     return {**{name: variant for name in VARIANTS.values()}, "sentences": 9, "mean_steps": 1.0}
-
-
-def _shown_files(plan):
-    """Texts, translations and bundles that the section "Use it" reads."""
-    translations = [plan.translation(*row) for row in plan.rows]
-    for path in (plan.corpus("test", "source"), plan.reference("test"), *translations):
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text("a line\n")
-        Path(path).with_suffix(".jsonl").write_text(json.dumps({"without_repeated_subwords": "a line"}) + "\n")
-    for bundle in plan.finished:
-        write_json(Path(plan.finished_file(*bundle)), reports.bundle_description("unrepeat"))
-        write_json(Path(plan.finished_bundle(*bundle), "subwords/subwords.json"), {})
-
-
-def report_files(plan, folder):
-    """Fabricated measurements of every row; returns the words of the report's stage."""
-    speed, compared = [], []
-    for number, (decode, seed, split) in enumerate(plan.rows):
-        of = {"system": decode.system, "name": decode.name}
-        write_json(folder / plan.quality(decode, seed, split), scored(20.0 + number))
-        if decode.tune:
-            curve = [{"settings": {"stretch": s}, "bleu": 20.0, "mean_steps": 0.0} for s in (1.0, 1.2)]
-            write_json(folder / plan.chosen(decode, seed), {"chosen": {"stretch": 1.2}, "curve": curve, "at_edge": []})
-        bins = [
-            {"mean_length": n + 1.0, "latency_ms": n + 1.0 + number, "shortest": n, "longest": n + 2} for n in (3, 6)
-        ]
-        times = {"latency_ms": 1.0 + number, "latency_mean": 1.0, "latency_std": 0.1, "sentences_per_second": 99.0}
-        times |= {"latency_rounds": [1.0 + number], "subword_share": None}
-        speed.append(of | times | {"speedup": 1.0, "batch": 8, "failed_batch": None, "by_length": bins})
-        pair = of | {"seed": seed, "other": ["teacher", "beam-2"], "why": "baseline", "metric": "bleu"}
-        compared += [pair | {"variant": removed, "difference": 0.0, "p_value": 0.0123} for removed in VARIANTS]
-    for name, seed in plan.trained:
-        paths = {kind: folder / path for kind, path in plan.training_files(name, seed).items()}
-        paths["log"].parent.mkdir(parents=True, exist_ok=True)
-        lines = [{"step": step, "loss": 2.0, "dev_words": 0.1 * step} for step in (1, 2)]
-        paths["log"].write_text("".join(json.dumps(line) + "\n" for line in lines))
-        write_json(paths["config"], {"steps": 2})
-    costs = {"failure": None, "costs": [], "ratios": []}
-    measured = {"rows": speed, "protocol": reports.PROTOCOL, "step_costs": costs}
-    write_json(folder / "speed.json", {"format": SPEED_FORMAT, "protocols": [measured], "provenance": {}})
-    significance = {"format": SIGNIFICANCE_FORMAT, "test": TEST, "sentences": 9, "pairs": compared}
-    write_json(folder / "significance.json", significance)
-    _shown_files(plan)
-    example = {"index": 0, "source": "s", "reference": "r", "teacher": "t", "searches": {"unrepeat": ["a", "b"]}}
-    named = {"unrepeat": {"system": "bag", "search": "unrepeat"}}
-    write_json(folder / "traces.json", {"pool": 9, "searches": named, "examples": [example]})
-    words = ["--settings", plan.settings_report(), "--output-folder", str(folder / "report")]
-    for name in ("speed", "significance", "traces"):
-        words += [f"--{name}", str(folder / f"{name}.json")]
-    return words
-
-
-TEST = {"name": "a test", "two_sided": True, "trials": 10}
-
-
-def test_it_stands_in_tables_and_figures_by_its_declarations(package, run_stage, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    plan = planned()
-    run_stage("report", report_files(plan, tmp_path))
-    rows = [row for row in reports.flat(read_results(tmp_path / "report")) if row.system == "bag"]
-    assert {(json.loads(row.settings)["passes"], row.autoregressive) for row in rows} == {(n, False) for n in range(3)}
-    assert all(row.label.startswith("without repetitions, passes ") for row in rows)
-    text = reports.squeezed((tmp_path / "report/results.md").read_text())
-    table = text[text.index("| **Bag of words “bag”, miniature, distilled data** |") :].splitlines()[1:6]
-    assert [line.split(" | ")[0].partition(" #")[0] for line in table] == [
-        "| without repetitions, passes 0",
-        "| without repetitions, passes 0 (stretch 1.5)",
-        "| without repetitions, passes 1 (chosen: stretch 1.2)",
-        "| without repetitions, passes 2",
-        "| without repetitions, passes 2 (stretch 1.5)",
-    ]
-    assert all(" | 0.012 | " in line for line in table)
-    page = (tmp_path / "report/index.html").read_text()
-    assert ".c-a0522d { color: var(--c-a0522d)" in page and "--c-a0522d: #d08a5d;" in page
-    assert '<dt class="c-a0522d first">unrepeat 1</dt>' in page
-    names = ("quality", "latencies", "length", "refinement", "learning")
-    pictures = dict(zip(names, page.split("<figure")[1:], strict=False))
-    for name, label in (
-        ("quality", "bag: without repetitions, passes 2 ("),
-        ("length", ">bag: without repetitions, passes 0<"),
-        ("learning", ">bag<"),
-    ):
-        assert label in pictures[name] and "var(--c-a0522d)" in pictures[name], name
-    # A figure of its validation has a panel.
-    assert ">Words on dev<" in pictures["learning"] and ">without repetitions<" in pictures["refinement"]
 
 
 def test_its_series_is_a_curve_and_its_legend_its_title(package):

@@ -82,6 +82,25 @@ def declared(**more):
     return by_kind
 
 
+def refusal_of(kind, name, **changes) -> str:
+    """What is wrong with a member of the tree in which some fields are changed."""
+    member = dataclasses.replace(getattr(registry.members(), registry.KINDS[kind])[name], **changes)
+    with pytest.raises(DeclarationError) as refused:
+        check(declared(**{kind: member}))
+    assert refused.value.subject == f'{kind} "{name}"'
+    return refused.value.problem
+
+
+def greedy_settings(**fields) -> type[SearchSettings]:
+    """Settings of greedy search with further fields."""
+    return pydantic.create_model("Further", __base__=registry.searches()["greedy"].settings, **fields)
+
+
+def wrong_setting(**fields) -> str:
+    """What is wrong with a search whose settings have these fields too."""
+    return refusal_of("search", "greedy", settings=greedy_settings(**fields))
+
+
 def test_names_settings_and_options_follow_from_the_class():
     assert Settings().name_parts() == "-3"
     changed = Settings(width=5, slope=0.25, late=True)
@@ -519,11 +538,6 @@ def test_a_package_that_an_installed_module_hides_is_named(plugin, tmp_path, mon
         registry.use([name])
 
 
-def test_declarations_need_no_torch():
-    code = "import sys; from workflow_src import registry; registry.members(); sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
-
-
 def test_roles_are_filled_by_the_system_itself_before_its_base():
     lvm, score = registry.families()["lvm"], registry.families()["score"]
     needed = {"model": Role("latent"), "refiner": Role("refiner"), "rescorer": Role("autoregressive", optional=True)}
@@ -534,42 +548,25 @@ def test_roles_are_filled_by_the_system_itself_before_its_base():
 
 
 def test_a_setting_goes_with_one_that_names_a_system():
-    class Weighed(registry.searches()["greedy"].settings):
-        weight: Annotated[float, Option(tune=(0.5, 1.0), only_with="max_length_ratio")] = 1.0
-
-    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=Weighed)
-    with pytest.raises(DeclarationError, match='the setting "weight" only with max_length_ratio'):
-        check(declared(search=wrong))
-
-    class Counted(registry.searches()["greedy"].settings):
-        tries: Annotated[int, Option()] = 0
-        spread: Annotated[float, Option(only_with="tries")] = 1.0
-
-    right = dataclasses.replace(wrong, settings=Counted)
-    check(declared(search=right))
+    weight = Annotated[float, Option(tune=(0.5, 1.0), only_with="max_length_ratio")]
+    assert 'the setting "weight" only with max_length_ratio' in wrong_setting(weight=(weight, 1.0))
+    spread = Annotated[float, Option(only_with="tries")]
+    Counted = greedy_settings(tries=(int, 0), spread=(spread, 1.0))
+    check(declared(search=dataclasses.replace(registry.searches()["greedy"], settings=Counted)))
     Counted(tries=1, spread=2.0).check_used()
     with pytest.raises(InputError, match=r"^spread is 2.0: without tries; allowed: 1.0"):
         Counted(spread=2.0).check_used()
 
 
-def wrong_search(**fields):
-    """The problem of a search whose settings have one field more."""
-    settings = pydantic.create_model("Wrong", __base__=registry.searches()["greedy"].settings, **fields)
-    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=settings)
-    with pytest.raises(DeclarationError) as caught:
-        check(declared(search=wrong))
-    return caught.value.problem
-
-
 def test_a_setting_that_is_in_every_name_is_in_the_label_too():
     """Else rows that differ in it alone look alike."""
     always = Annotated[int, Option(part="-{}", always=True)]
-    assert '"tries" in every decode\'s name and in no label' in wrong_search(tries=(always, 3))
+    assert '"tries" in every decode\'s name and in no label' in wrong_setting(tries=(always, 3))
     # Whatever the kind of its values, and where the default is the largest.
     for kind, default in ((Literal["near", "far"], "near"), (Annotated[float, Field(ge=0, le=1)], 1.0), (bool, False)):
         option = Annotated[kind, Option(part="-{}", always=True)]
-        assert "in no label" in wrong_search(tries=(option, default))
-    settings = pydantic.create_model("Right", __base__=registry.searches()["greedy"].settings, tries=(always, 3))
+        assert "in no label" in wrong_setting(tries=(option, default))
+    settings = greedy_settings(tries=(always, 3))
     greedy = dataclasses.replace(registry.searches()["greedy"], name="right", settings=settings)
     check(declared(search=dataclasses.replace(greedy, label=lambda chosen: f"greedy, {chosen.tries} tries")))
     check(declared(search=dataclasses.replace(greedy, details=lambda chosen: [f"{chosen.tries} tries"])))
@@ -578,10 +575,10 @@ def test_a_setting_that_is_in_every_name_is_in_the_label_too():
 
 def test_a_setting_is_not_named_as_what_every_decode_has():
     assert set(DECODE_FIELDS) == set(DecodeConfig.model_fields)
-    assert wrong_search(batch=(int, 3)) == 'has the setting "batch", and every decode has one'
+    assert wrong_setting(batch=(int, 3)) == 'has the setting "batch", and every decode has one'
     reserved = {name for names, _ in RESERVED for name in names}
     assert set(Decode.model_fields) <= reserved
-    assert "values" in wrong_search(values=(int, 3))
+    assert "values" in wrong_setting(values=(int, 3))
 
 
 def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
@@ -591,7 +588,7 @@ def test_a_setting_is_not_named_as_what_the_command_or_an_argument_is():
     arguments = {name for method in methods for name in inspect.signature(method).parameters} - {"options"}
     assert options | arguments <= set(names)
     for name in ("threads", "chosen", "systems"):
-        assert names[name] in wrong_search(**{name: (int, 3)})
+        assert names[name] in wrong_setting(**{name: (int, 3)})
 
 
 def test_whoever_learns_lengths_learns_them_with_a_weight():
@@ -623,18 +620,15 @@ def test_whoever_learns_lengths_learns_them_with_a_weight():
     ],
 )
 def test_the_part_of_a_name_fits_every_value_and_names_of_files(part, kind, default, tune):
-    problem = wrong_search(size=(Annotated[kind, Option(part=part, tune=tune)], default))
+    problem = wrong_setting(size=(Annotated[kind, Option(part=part, tune=tune)], default))
     assert problem.startswith('has the setting "size", whose part of names does not fit ')
 
 
 @pytest.mark.parametrize("label", [lambda chosen: chosen.sise, lambda chosen: {3: "three"}[chosen.size]])
 def test_every_value_of_a_setting_in_every_name_has_a_label(label):
     size = Annotated[int, Option(part="-{}", always=True)]
-    settings = pydantic.create_model("Right", __base__=registry.searches()["greedy"].settings, size=(size, 3))
-    wrong = dataclasses.replace(registry.searches()["greedy"], name="wrong", settings=settings, label=label)
-    with pytest.raises(DeclarationError) as refused:
-        check(declared(search=wrong))
-    assert refused.value.problem.startswith("has no label where size is ")
+    problem = refusal_of("search", "greedy", settings=greedy_settings(size=(size, 3)), label=label)
+    assert problem.startswith("has no label where size is ")
 
 
 def test_a_value_that_is_no_part_of_a_name_is_refused_in_its_decode(plugin):
@@ -702,9 +696,7 @@ ELSEWHERE = {"files": lambda _settings: {}, "build": None, "presets": None, "los
     ],
 )
 def test_a_family_that_cannot_be_used_is_refused(changes, words):
-    with pytest.raises(DeclarationError) as refused:
-        check(declared(family=dataclasses.replace(registry.families()["lvm"], **changes)))
-    assert refused.value.subject == 'family "lvm"' and words in refused.value.problem
+    assert words in refusal_of("family", "lvm", **changes)
 
 
 @pytest.mark.parametrize(
@@ -721,9 +713,7 @@ def test_a_family_that_cannot_be_used_is_refused(changes, words):
     ],
 )
 def test_a_search_that_cannot_be_used_is_refused(changes, words):
-    with pytest.raises(DeclarationError) as refused:
-        check(declared(search=dataclasses.replace(registry.searches()["greedy"], **changes)))
-    assert refused.value.subject == 'search "greedy"' and words in refused.value.problem
+    assert words in refusal_of("search", "greedy", **changes)
 
 
 FIGURES = (Figure("words", "words"),)
@@ -751,10 +741,7 @@ FIGURES = (Figure("words", "words"),)
     ],
 )
 def test_an_analysis_whose_file_could_not_be_shown_is_refused(tables, words):
-    changed = dataclasses.replace(registry.analyses()["tokens"], tables=tuple(tables))
-    with pytest.raises(DeclarationError) as refused:
-        check(declared(analysis=changed))
-    assert refused.value.subject == 'analysis "tokens"' and words in refused.value.problem
+    assert words in refusal_of("analysis", "tokens", tables=tuple(tables))
 
 
 def test_texts_of_analyses_show_numbers_and_words():
@@ -770,7 +757,7 @@ def test_no_analysis_can_have_a_key_of_all_files():
 
 
 def test_a_setting_fills_a_role_of_its_search_and_has_usual_values():
-    assert '"judge"' in wrong_search(size=(Annotated[str | None, Option(role="judge")], None))
+    assert '"judge"' in wrong_setting(size=(Annotated[str | None, Option(role="judge")], None))
     with pytest.raises(pydantic.ValidationError, match="tune"):
         Option(tune=True)
 

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from configurations import changes_at
 from refusals import refuses
 
 from workflow_src.config import Plan, files, load, load_experiment
@@ -284,6 +285,9 @@ def test_every_preset_trains(name):
 # Misspelt systems
 
 
+GRID = {"titel": "A", "family": "lvm", "rows": "data", "columns": "preset"}
+
+
 def test_a_misspelt_system_names_the_nearest():
     with refuses(
         setting="systems.scoer",
@@ -297,33 +301,21 @@ def test_a_misspelt_system_names_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("settings", "fields"),
+    ("place", "value", "setting", "nearest"),
     [
-        ({"decodes": [{"systm": "teacher", "search": "greedy"}]}, {"setting": "decodes[0].systm", "nearest": "system"}),
-        ({"systems": {"own": {"famly": "lvm", "preset": "miniature"}}}, {"setting": "systems.own", "nearest": None}),
-        (
-            {"systems": {"own": {"family": "lvm", "prest": "miniature"}}},
-            {"setting": "systems.own.prest", "nearest": "preset"},
-        ),
-        (
-            {"systems": {"teacher": {"training": {"prest": "toy"}}}},
-            {"setting": "systems.teacher.training.prest", "nearest": "preset"},
-        ),
-        ({"distillation": {"techer": {"beam": 2}}}, {"setting": "distillation.techer", "nearest": "teacher"}),
-        ({"analyses": {"energeis": {"enabled": True}}}, {"setting": "analyses.energeis", "nearest": "energies"}),
-        (
-            {"recipe": {"name": "mine", "dataset": {"nmae": "mine"}}},
-            {"setting": "recipe.dataset.nmae", "nearest": "name"},
-        ),
-        (
-            {"report": {"grids": [{"titel": "A", "family": "lvm", "rows": "data", "columns": "preset"}]}},
-            {"setting": "report.grids[0].titel", "nearest": "title"},
-        ),
+        ("decodes", [{"systm": "teacher", "search": "greedy"}], "decodes[0].systm", "system"),
+        ("systems.own", {"famly": "lvm", "preset": "miniature"}, "systems.own", None),
+        ("systems.own", {"family": "lvm", "prest": "miniature"}, "systems.own.prest", "preset"),
+        ("systems.teacher.training.prest", "toy", "systems.teacher.training.prest", "preset"),
+        ("distillation.techer.beam", 2, "distillation.techer", "teacher"),
+        ("analyses.energeis.enabled", True, "analyses.energeis", "energies"),
+        ("recipe", {"name": "mine", "dataset": {"nmae": "mine"}}, "recipe.dataset.nmae", "name"),
+        ("report.grids", [GRID], "report.grids[0].titel", "title"),
     ],
 )
-def test_a_misspelt_setting_is_named_rather_than_the_missing_one(settings, fields):
-    with refuses(**fields):
-        mine(**settings)
+def test_a_misspelt_setting_is_named_rather_than_the_missing_one(place, value, setting, nearest):
+    with refuses(setting=setting, nearest=nearest):
+        mine(**changes_at(place, value))
 
 
 # Papers
