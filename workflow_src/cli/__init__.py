@@ -110,7 +110,6 @@ estimate_parser.set_defaults(run=show_plan)
 
 
 def print_table(table: rich.table.Table) -> None:
-    """Print a table, as wide as the terminal."""
     output = rich.console.Console()
     # Rich would end the command with 1 where the reader has closed the pipe.
     with output.capture() as text:

@@ -181,7 +181,6 @@ def _range(hours: tuple[float, float] | None) -> str:
 
 
 def as_json(overview: Overview) -> dict[str, Any]:
-    """The overview for programs."""
     keys = list(overview.nodes)
     return {
         "experiment": overview.experiment,

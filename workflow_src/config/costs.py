@@ -80,7 +80,6 @@ def most_weights(family: Family, model: Any, vocabulary: int, objective: Any = N
 
 
 def _layer_weights(model: Any) -> int:
-    """Weights of a decoder's layer."""
     dim = width(model)
     # Recurrent layers, which read both directions, have more weights than feed-forward layers of the usual width.
     inner = getattr(model, "feed_forward", 8 * dim)

@@ -53,12 +53,10 @@ class RemoteFile(Frozen):
 
     @property
     def check(self) -> Check:
-        """The sum that is compared."""
         return "sha256" if self.sha256 is not None else "md5" if self.md5 is not None else "none"
 
     @property
     def digest(self) -> str | None:
-        """The value of that sum."""
         return self.sha256 or self.md5
 
 

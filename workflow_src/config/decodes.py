@@ -263,7 +263,6 @@ def _name(section: DecodeConfig, settings: SearchSettings, listed: list[str], en
 
 
 def _engine_words() -> dict[str, tuple[Engine, str | None]]:
-    """Engines and precisions by the words that name them."""
     return {word: (engine, kind) for engine in engines().values() for word, kind in engine.words.items()}
 
 

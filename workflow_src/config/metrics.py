@@ -21,7 +21,6 @@ class Measured:
 
 
 def default_measured() -> tuple[Measured, ...]:
-    """Metrics of an experiment that lists none."""
     return tuple(Measured(metric, metric.settings()) for metric in default_metrics())
 
 

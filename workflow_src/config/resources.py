@@ -147,13 +147,11 @@ class Requests:
         self._need = cache(self._job_need)
 
     def memory(self, rule: str, wildcards: Any, attempt: int) -> int:
-        """Megabytes of a job."""
         growth = min(MEMORY_STEP ** (attempt - 1), MEMORY_MOST)
         megabytes = math.ceil(self.need(rule, wildcards)[0] * growth)
         return min(megabytes, self.runtime.largest_job or megabytes)
 
     def minutes(self, rule: str, wildcards: Any, attempt: int) -> int:
-        """Minutes of a job."""
         minutes = math.ceil(self.need(rule, wildcards)[1] * MINUTES_STEP ** (attempt - 1))
         return min(minutes, self.runtime.longest_job)
 

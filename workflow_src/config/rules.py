@@ -185,7 +185,6 @@ SPLIT_BYTES = 2500
 
 
 def rule_table(plan: Plan) -> dict[str, Rule]:
-    """All rules of an experiment by name."""
     table = dict(RULES)
     table |= {family.training_rule: TRAINING for family in families().values() if not family.imported}
     table |= {engine.export_rule: RULES["export_bundle"] for engine in engines().values() if engine.export_rule}
@@ -204,7 +203,6 @@ def rule_table(plan: Plan) -> dict[str, Rule]:
 
 
 def rule_of(plan: Plan, table: Mapping[str, Rule], name: str, wildcards: Mapping[str, str]) -> Rule:
-    """The rule of a job."""
     if name == "decode" and plan.decode(wildcards["system"], wildcards["search"]).shards > 1:
         return JOINING
     return table.get(name, OTHER)

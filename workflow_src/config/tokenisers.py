@@ -63,6 +63,5 @@ def unavailable(tokeniser: str) -> str | None:
 
 
 def _missing_packages(tokeniser: str) -> list[str]:
-    """Packages of a tokeniser that are not installed."""
     _, packages, _ = _OF_A_LANGUAGE.get(tokeniser, ((), (), ""))
     return [package for package in packages if find_spec(package) is None]

@@ -227,7 +227,6 @@ def fingerprint(content: Any) -> str:
 
 
 def save_tensors(path: str | Path, tensors: dict[str, Any]) -> None:
-    """Write tensors as safetensors, atomically."""
     from safetensors.torch import save
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -234,13 +234,11 @@ def _locks(name: str, place: int | None) -> list[int]:
 
 
 def _holders_text(names: dict[str, str]) -> str:
-    """The holders of GPUs, in words."""
     holders = [f"{device} by {holder(name)}" for device, name in names.items() if _is_locked(name)]
     return "; ".join(holders) or "GPUs were released just now"
 
 
 def _is_locked(name: str) -> bool:
-    """Whether a process holds the GPU's lock now."""
     file = _lock(_path(name))
     if file is not None:
         os.close(file)

@@ -151,7 +151,6 @@ class GraphJob:
 
     @property
     def runs(self) -> bool:
-        """Whether Snakemake would run it."""
         return bool(self._dag.needrun(self._job))
 
     @property

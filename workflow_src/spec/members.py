@@ -170,7 +170,6 @@ class Search:
         return rows * sizes.positions * (8 * sizes.vocabulary + 40 * sizes.dim)
 
     def row_label(self, settings: SearchSettings) -> str:
-        """The label of a row in tables."""
         if self.label:
             return self.label(settings)
         return self.title if self.series is None else f"{self.title}, {self.series} {getattr(settings, self.series)}"

@@ -198,7 +198,6 @@ class Metric:
 
     @property
     def rule(self) -> str:
-        """The rule that runs its program."""
         return f"score_{re.sub(r'[^a-z0-9]', '_', self.name)}"
 
     @property

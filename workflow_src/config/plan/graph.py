@@ -62,7 +62,6 @@ class Graph(Paths):
         return self._seed_of(self.distillation(teacher))
 
     def distilled_shards(self, teacher: str, split: str) -> list[str]:
-        """The shards that a teacher's distilled text is joined from."""
         pattern, count = self.files.distilled_shard, self.distillation(teacher).shards
         return [pattern.format(teacher=teacher, split=split, shard=shard, shards=count) for shard in range(count)]
 
@@ -108,11 +107,9 @@ class Graph(Paths):
         return self._seed_of(self.likelihood(system))
 
     def likelihood_weights(self, system: str) -> str:
-        """Weights of the system that scores the training pairs."""
         return self.weights(system, self.likelihood_seed(system))
 
     def likelihood_shards(self, system: str) -> list[str]:
-        """The shards of a system's scores of the training pairs."""
         pattern, count = self.files.likelihood_shard, self.likelihood(system).shards
         return [pattern.format(system=system, shard=shard, shards=count) for shard in range(count)]
 

@@ -138,7 +138,6 @@ class Paths:
         return self.files.reference.format(split=split)
 
     def references(self, split: str) -> list[str]:
-        """The files of all references of dev or of a test set."""
         count = self.loaded.dataset.references(split, self.recipe.target)
         further = (self.corpus(reference_stem(split, number), "target") for number in range(2, 1 + count))
         return [self.reference(split), *further]

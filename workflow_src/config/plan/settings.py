@@ -274,7 +274,6 @@ class Plan(Inputs):
         return settings_json(content | ({"beside": unfollowed} if unfollowed else {}))
 
     def settings_of_analysis(self, name: str) -> str:
-        """Settings of a planned analysis."""
         analysis = self.analyses[name]
         return analysis.settings if self.full else analysis.compared
 
@@ -307,11 +306,9 @@ class Plan(Inputs):
         return [row.system, row.name] if row else None
 
     def settings_quality(self) -> str:
-        """How a translation is scored."""
         return settings_json(self._scoring())
 
     def settings_program(self, name: str) -> str:
-        """Settings of a metric that has a program."""
         settings = self.program_settings.get(name)
         return settings_json(self._dump(settings) if settings else {})
 
