@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import reports
 import wordbag
 from counted_jobs import jobs
+from outside import working_in
 from refusals import refuses
 from stage_server import python_module
 from titles import DELTA
@@ -40,16 +40,9 @@ def package(tmp_path_factory):
     """The package in a folder of its own, and used."""
     folder = tmp_path_factory.mktemp("outside")
     wordbag.write(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [*sys.path])
-        patch.delenv(registry.VARIABLE, raising=False)
-        patch.delenv(registry.PLACES, raising=False)
+    with working_in(folder):
         registry.use(["bagged"])
         yield folder
-        registry.use([])
-    for name in ("bagged", "bagged.code"):
-        sys.modules.pop(name, None)
 
 
 SYSTEM = {"family": "wordbag", "preset": "miniature", "data": "distilled-by-teacher", "training": {"max_steps": 20}}

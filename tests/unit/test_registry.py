@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 
 import pydantic
 import pytest
+from outside import working_in
 from pydantic import Field
 from refusals import fields_of, refuses
 
@@ -122,24 +123,16 @@ def test_a_setting_that_does_not_fit_is_refused(settings, fields):
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
+def plugin(tmp_path):
     """Write a package into the working directory; `write(text)` returns its name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
-    monkeypatch.delenv(registry.PLACES, raising=False)
-    names = []
 
     def write(change: str = "", name: str = "other_package") -> str:
         (tmp_path / name).mkdir(exist_ok=True)
         (tmp_path / name / "__init__.py").write_text(PLUGIN + change)
-        names.append(name)
         return name
 
-    yield write
-    registry.use([])
-    for module in [module for module in sys.modules if module.partition(".")[0] in names]:
-        del sys.modules[module]
+    with working_in(tmp_path):
+        yield write
 
 
 def test_a_plug_in_is_declared_like_any_other_member(plugin):

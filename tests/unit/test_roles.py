@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import torch
 import wordbag
 import yaml
 from conftest import WRITING, snakemake
+from outside import working_in
 from refusals import fields_of, refuses
 from stage_server import pytest_command
 
@@ -140,16 +140,9 @@ def package(tmp_path_factory):
     (folder / "marked/__init__.py").write_text(DECLARATIONS)
     (folder / "marked/code.py").write_text(CODE)
     (folder / "marked/contract.py").write_text(CONTRACT)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [*sys.path])
-        patch.delenv(registry.VARIABLE, raising=False)
-        patch.delenv(registry.PLACES, raising=False)
+    with working_in(folder):
         registry.use(["bagged", "marked"])
         yield folder
-        registry.use([])
-    for name in ("bagged", "bagged.code", "marked", "marked.code"):
-        sys.modules.pop(name, None)
 
 
 SYSTEM = {"family": "marked", "preset": "miniature", "roles": {"critic": "teacher"}, "training": {"max_steps": 20}}

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from configurations import read_configuration
 from conftest import PROJECT, dry_run
 from counted_jobs import jobs
 from miniatures import context, pairs
+from outside import working_in
 from stage_server import pytest_command
 
 from workflow_src import cli, registry
@@ -44,26 +44,17 @@ def packages():
 @pytest.fixture(scope="module")
 def use_package(packages, tmp_path_factory):
     """Writes the package of a tutorial into a folder, which becomes the working directory, and uses it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "path", [*sys.path])
-        # One folder, so that the tests of several tutorials may run in any order.
-        folder = tmp_path_factory.mktemp("tutorials")
-        patch.chdir(folder)
-        patch.delenv(registry.VARIABLE, raising=False)
-        patch.delenv(registry.PLACES, raising=False)
+    # One folder, so that the tests of several tutorials may run in any order.
+    folder = tmp_path_factory.mktemp("tutorials")
 
-        def start(tutorial: str, package: str) -> Path:
-            assert f"{package}/__init__.py" in tutorials.write(tutorial, folder)
-            packages.append(package)
-            registry.use(packages)
-            return folder
+    def start(tutorial: str, package: str) -> Path:
+        assert f"{package}/__init__.py" in tutorials.write(tutorial, folder)
+        packages.append(package)
+        registry.use(packages)
+        return folder
 
+    with working_in(folder):
         yield start
-        registry.use([])
-        for name in [
-            name for name in sys.modules if name.split(".")[0] in ("parallel_mt", "momentum", "copied_words", "exact")
-        ]:
-            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)

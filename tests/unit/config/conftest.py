@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 import yaml
+from outside import working_in
 
-from workflow_src import registry
 from workflow_src.config import load
 
 
@@ -25,21 +24,7 @@ def load_over(tmp_path):
 
 
 @pytest.fixture
-def own_module(tmp_path, monkeypatch):
-    """Writes a module that a configuration may name under `plugins`: `own_module(name, text)`.
-
-    It lies in the working folder, and is forgotten after the test.
-    """
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.delenv(registry.VARIABLE, raising=False)
-    names = []
-
-    def write(name: str, text: str) -> None:
-        names.append(name)
-        (tmp_path / f"{name}.py").write_text(text)
-
-    yield write
-    registry.use([])
-    for name in names:
-        sys.modules.pop(name, None)
+def own_module(tmp_path):
+    """Writes a module that a configuration may name under `plugins`: `own_module(name, text)`."""
+    with working_in(tmp_path):
+        yield lambda name, text: (tmp_path / f"{name}.py").write_text(text)

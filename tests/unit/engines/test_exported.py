@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from miniatures import inat, lively, lvm, nat, searched, transformer, translate
+from outside import working_in
 from refusals import fields_of
 from sessions import request, translated
 
@@ -109,16 +109,9 @@ def family(tmp_path_factory):
     (folder / "upsampled").mkdir()
     for name, text in (("__init__.py", DECLARATIONS), ("code.py", CODE), ("presets.yaml", "tiny: {dim: 32}\n")):
         (folder / "upsampled" / name).write_text(text)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr(sys, "path", [*sys.path])
-        patch.delenv(registry.VARIABLE, raising=False)
-        patch.delenv(registry.PLACES, raising=False)
+    with working_in(folder):
         registry.use(["upsampled"])
         yield registry.families()["upsampler"]
-        registry.use([])
-    for name in ("upsampled", "upsampled.code"):
-        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="module")
