@@ -17,7 +17,7 @@ def mine(tmp_path, monkeypatch):
     for name in TEXTS:
         (tmp_path / name).write_text("one line\n" * (2 if name.startswith("train.") else 1))
 
-    def write(systems=None, recipe=None, **dataset):
+    def write(systems=None, recipe=None, more=(), **dataset):
         texts = {
             split: [{"texts": {code: f"{split}.{code}" for code in ("de", "en")}}] for split in ("train", "dev", "test")
         }
@@ -27,16 +27,11 @@ def mine(tmp_path, monkeypatch):
             "extends": "smoke",
             "recipe": {"name": "mine", "dataset": definition, **(recipe or {})},
         }
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | ({"systems": systems} if systems else {})))
+        content |= {"systems": systems} if systems else {}
+        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | dict(more)))
 
     write()
     return write
-
-
-def written(folder, monkeypatch, **content):
-    """A file with an experiment that adds to `smoke`."""
-    monkeypatch.chdir(folder)
-    (folder / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **content}))
 
 
 def refused() -> str:
@@ -46,9 +41,17 @@ def refused() -> str:
     return stop.value.code
 
 
-def test_all_is_there(mine, capsys):
+def checked(capsys) -> str:
     cli.main(["check", "mine.yaml"])
-    assert capsys.readouterr().out.startswith("Experiment mine is valid: ")
+    return capsys.readouterr().out
+
+
+def warnings(capsys) -> list[str]:
+    return [line for line in checked(capsys).splitlines() if line.startswith("warning: ")]
+
+
+def test_all_is_there(mine, capsys):
+    assert checked(capsys).startswith("Experiment mine is valid: ")
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -79,21 +82,6 @@ def test_a_missing_distilled_text_is_named(mine, tmp_path):
     cli.main(["check", "mine.yaml"])
 
 
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (
-            {"decodes": [{"system": "teacher", "search": "beam", "beam": 100_000}]},
-            "decode teacher/beam-100000.beam is 100000; allowed: 300 or less",
-        ),
-        ({"distillation": {"teacher": {"beam": 301}}}, "distillation.teacher.beam is 301; allowed: 300 or less"),
-    ],
-)
-def test_a_beam_beyond_the_vocabulary_is_refused(more, sentence, tmp_path, monkeypatch):
-    written(tmp_path, monkeypatch, **more)
-    assert refused().startswith(f"error: {sentence}")
-
-
 def test_missing_files_of_a_model_from_elsewhere_are_named(mine, tmp_path):
     folder = tmp_path / "model"
     mine(systems={"outside": {"family": "ctranslate2", "model": {"folder": "model"}}})
@@ -112,8 +100,7 @@ def test_texts_that_no_stage_could_read_are_refused_with_their_names(mine, tmp_p
     (tmp_path / "train.en").write_text(lines * 6000)
     assert all(word in refused() for word in ("train.de", "20", "train.en", "6000"))
     (tmp_path / "train.de").write_text(lines * 6000)
-    cli.main(["check", "mine.yaml"])
-    assert "train 6,000" in capsys.readouterr().out
+    assert "train 6,000" in checked(capsys)
     for name, content in (
         ("train.en", lines.encode() * 5999 + "Grüße\n".encode("latin-1")),
         ("test.de", lines.encode("utf-16")),
@@ -149,9 +136,7 @@ def test_records_and_memories_are_read_to_the_end(mine, tmp_path, capsys):
         ]
     }
     mine({"lvm": {"data": {"raw": 1, "monolingual-by-teacher": 1}}}, recipe, train=[{"tmx": "x.tmx"}, records])
-    cli.main(["check", "mine.yaml"])
-    printed = capsys.readouterr().out
-    assert "train 70, dev 1, test 1, mono.jsonl 7, x.tmx 30, mono.tsv 1" in printed
+    assert "train 70, dev 1, test 1, mono.jsonl 7, x.tmx 30, mono.tsv 1" in checked(capsys)
     (tmp_path / "x.jsonl").write_text('{"t": {"de": "Satz", "en": "Sentence"}}\n' * 40 + '{"t": {"de": "Satz"}}\n')
     assert "x.jsonl, line 41, " in refused() and '"t.en"' in refused()
     (tmp_path / "x.tmx").write_text(memory[:-6])
@@ -163,9 +148,7 @@ def test_records_and_memories_are_read_to_the_end(mine, tmp_path, capsys):
 def test_a_warm_up_longer_than_its_training_is_a_warning(mine, capsys):
     for warmup, warned in ((300, True), (200, False), ("auto", False)):
         mine(systems={"teacher": {"training": {"max_steps": 200, "warmup_steps": warmup}}})
-        cli.main(["check", "mine.yaml"])
-        warnings = [line for line in capsys.readouterr().out.splitlines() if "systems.teacher.training" in line]
-        assert bool(warnings) == warned and all(line.startswith("warning: ") for line in warnings)
+        assert any("systems.teacher.training" in warning for warning in warnings(capsys)) == warned
 
 
 def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
@@ -173,17 +156,10 @@ def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
         split, code = name.split(".")
         for each in ("de", "en"):
             (tmp_path / f"{split}.{each}").write_text((line if each == code else "That is good.\n") * 30)
-    cli.main(["check", "mine.yaml"])
-    (warning,) = [line for line in capsys.readouterr().out.splitlines() if "tokenised" in line]
+    (warning,) = [line for line in warnings(capsys) if "tokenised" in line]
     assert "de in train (100%)" in warning and "en in dev (100%)" in warning
     mine(recipe={"tokenised": {"de": "moses", "en": "moses"}})
-    cli.main(["check", "mine.yaml"])
-    assert "tokenised" not in capsys.readouterr().out
-
-
-def warnings(capsys):
-    cli.main(["check", "mine.yaml"])
-    return [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    assert "tokenised" not in checked(capsys)
 
 
 def test_texts_that_no_system_learns_from_are_a_warning(mine, tmp_path, capsys):
@@ -234,8 +210,7 @@ def test_other_texts_are_read_too(mine, tmp_path, capsys):
     mine(systems=systems, recipe={"monolingual": [part], "distilled": {"bought": "bought.en"}})
     for name in ("more.de", "bought.en"):
         (tmp_path / name).write_text("one line\n" * 3)
-    cli.main(["check", "mine.yaml"])
-    out = capsys.readouterr().out
+    out = checked(capsys)
     assert "more.de 3" in out and "bought.en 3" in out
     for name in ("more.de", "bought.en"):
         (tmp_path / name).write_bytes(b"one line\n\xff\n")
@@ -249,8 +224,7 @@ def test_monolingual_text_of_a_download_is_left_to_its_job(mine, tmp_path, capsy
     parts = [{"texts": {"de": "news"}}, {"texts": {"de": "more.de"}}]
     mine(systems=systems, recipe={"monolingual": parts}, files=files)
     (tmp_path / "more.de").write_text("one line\n" * 3)
-    cli.main(["check", "mine.yaml"])
-    assert "more.de 3" in capsys.readouterr().out
+    assert "more.de 3" in checked(capsys)
 
 
 def test_pairs_beyond_max_length_are_a_warning(mine, tmp_path, capsys):
@@ -259,12 +233,10 @@ def test_pairs_beyond_max_length_are_a_warning(mine, tmp_path, capsys):
     for code in ("de", "en"):
         (tmp_path / f"train.{code}").write_text("".join(lines))
     mine(recipe={"max_length": 40, "subwords": {"vocabulary_size": 300}})
-    cli.main(["check", "mine.yaml"])
-    warning = capsys.readouterr().out.splitlines()[-1]
+    warning = checked(capsys).splitlines()[-1]
     assert warning.startswith("warning: max_length is 40 ") and "20.0 %" in warning
     mine(recipe={"max_length": "auto", "subwords": {"vocabulary_size": 300}})
-    cli.main(["check", "mine.yaml"])
-    assert "0.0 %" in capsys.readouterr().out.splitlines()[-1]
+    assert "0.0 %" in checked(capsys).splitlines()[-1]
 
 
 def write_numbered(folder, lines):
@@ -287,6 +259,11 @@ def test_a_split_of_more_pairs_than_there_are_is_refused(mine, tmp_path, split):
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
+        (
+            {"decodes": [{"system": "teacher", "search": "beam", "beam": 100_000}]},
+            "decode teacher/beam-100000.beam is 100000; allowed: 300 or less",
+        ),
+        ({"distillation": {"teacher": {"beam": 301}}}, "distillation.teacher.beam is 301; allowed: 300 or less"),
         ({"distillation": {"teacher": {"shards": 601}}}, "distillation.teacher.shards is 601; allowed: 600 or less"),
         (
             {"distillation": {"teacher": {"shards": 501}}, "recipe": {"name": "mine", "limits": {"train": 500}}},
@@ -302,8 +279,9 @@ def test_a_split_of_more_pairs_than_there_are_is_refused(mine, tmp_path, split):
         ),
     ],
 )
-def test_more_shards_than_sentences_are_refused(more, sentence, tmp_path, monkeypatch):
-    written(tmp_path, monkeypatch, **more)
+def test_shards_beyond_the_sentences_and_beams_beyond_the_vocabulary_are_refused(more, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
     assert refused().startswith(f"error: {sentence}")
 
 
@@ -316,17 +294,13 @@ def test_shards_of_texts_of_ones_own_are_at_most_their_lines(mine, tmp_path):
 
 def test_a_limit_of_test_sets_limits_the_shards_of_each(mine, tmp_path):
     texts = [{"texts": {code: f"test.{code}" for code in ("de", "en")}}]
-    mine(recipe={"limits": {"test": 10}}, test={"news": texts, "talks": texts})
+    decodes = [{"system": "teacher", "search": "greedy", "shards": 20}]
+    mine(recipe={"limits": {"test": 10}}, more={"decodes": decodes}, test={"news": texts, "talks": texts})
     for code in ("de", "en"):
         (tmp_path / f"test.{code}").write_text("".join(f"line {number}\n" for number in range(30)))
-    path = tmp_path / "mine.yaml"
-    decodes = [{"system": "teacher", "search": "greedy", "shards": 20}]
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"decodes": decodes}))
     assert refused().startswith("error: decode teacher/greedy.shards is 20; allowed: 10 or less")
 
 
-def test_a_missing_python_of_a_metric_is_named(mine, tmp_path):
-    path = tmp_path / "mine.yaml"
-    content = yaml.safe_load(path.read_text())
-    path.write_text(yaml.safe_dump(content | {"runtime": {"pythons": {"comet": "no/such/python"}}}))
+def test_a_missing_python_of_a_metric_is_named(mine):
+    mine(more={"runtime": {"pythons": {"comet": "no/such/python"}}})
     assert refused().startswith("error: runtime.pythons.comet is 'no/such/python': ")

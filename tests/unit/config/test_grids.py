@@ -93,35 +93,35 @@ def test_published_figures_of_a_grid_are_not_inherited(load_over):
 @pytest.mark.parametrize(
     ("grid", "systems", "fields"),
     [
-        ({"family": "nobody"}, {}, {"setting": "report.grids[0].family", "nearest": None}),
-        ({"family": "cmlm"}, {}, {"setting": "report.grids[0].family", "nearest": None}),
-        ({"rows": "objective.input"}, {}, {"setting": "report.grids[0].rows", "nearest": "objective.input_operator"}),
-        ({"columns": "roles"}, {}, {"setting": "report.grids[0].columns", "nearest": None}),
+        ({"family": "nobody"}, {}, {"setting": ".family", "nearest": None}),
+        ({"family": "cmlm"}, {}, {"setting": ".family", "nearest": None}),
+        ({"rows": "objective.input"}, {}, {"setting": ".rows", "nearest": "objective.input_operator"}),
+        ({"columns": "roles"}, {}, {"setting": ".columns", "nearest": None}),
         (
             {"rows": "objective.output_operator"},
             {},
-            {"setting": "report.grids[0].columns", "hint": "name two settings"},
+            {"setting": ".columns", "hint": "name two settings"},
         ),
         (
             {},
             {"four": inference("SX", "ST")},
             {
-                "setting": "report.grids[0]",
+                "setting": "",
                 "problem": "three and four both have objective.input_operator SX and objective.output_operator ST",
             },
         ),
         (
             {"systems": ["one", "tagger"]},
             {},
-            {"setting": "report.grids[0].systems", "allowed": ("one", "three", "two")},
+            {"setting": ".systems", "allowed": ("one", "three", "two")},
         ),
-        ({"published": {"GX": {"SX": "1"}}}, {}, {"setting": "report.grids[0].published", "allowed": ("ST", "SX")}),
-        ({"published": {"SX": {"GX": "1"}}}, {}, {"setting": "report.grids[0].published.SX", "allowed": ("ST", "SX")}),
-        ({"colums": "x"}, {}, {"setting": "report.grids[0].colums", "nearest": "columns"}),
+        ({"published": {"GX": {"SX": "1"}}}, {}, {"setting": ".published", "allowed": ("ST", "SX")}),
+        ({"published": {"SX": {"GX": "1"}}}, {}, {"setting": ".published.SX", "allowed": ("ST", "SX")}),
+        ({"colums": "x"}, {}, {"setting": ".colums", "nearest": "columns"}),
     ],
 )
 def test_what_cannot_be_laid_out_is_refused_in_a_sentence(grid, systems, fields):
-    with refuses(**fields):
+    with refuses(**fields | {"setting": f"report.grids[0]{fields['setting']}"}):
         planned(grid, systems)
 
 
