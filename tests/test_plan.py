@@ -222,7 +222,11 @@ def test_a_fresh_experiment_is_not_made_yet_and_has_few_nodes(tmp_path):
         (["smoke", "--config", "seeds"], "error: --config is 'seeds'; allowed: NAME=VALUE"),
         (["smoke", "--target", "report", "none.txt"], "error: --target is 'none.txt': "),
         (["smoke", "--target", "."], "error: --target is '.': "),
-        (["smoke", "--target", "report", "techers"], "error: --target is 'techers': "),
+        (
+            ["smoke", "--target", "report", "techers"],
+            "error: --target is 'techers': it is neither a rule nor a file that a rule makes; snakemake --list shows "
+            'all rules; did you mean "teachers"?',
+        ),
         (["smoke", "--forcerun", "train_lvmm"], "error: --forcerun is 'train_lvmm': "),
         (["smoke", "--output", "plan.png"], "error: --output is 'plan.png'; "),
     ],
