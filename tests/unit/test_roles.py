@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ import wordbag
 import yaml
 from conftest import WRITING, snakemake
 from outside import working_in
-from refusals import fields_of, refuses
+from refusals import refuses
 from stage_server import pytest_command
 
 from workflow_src import registry
@@ -249,73 +250,63 @@ def test_rules_hand_over_the_weights_in_a_role(package):
         assert options["led"].get("roles") == (critic if of_led else None)
 
 
+def settings_of(family: str, max_steps: int) -> dict[str, Any]:
+    training = {"max_steps": max_steps, "batch_tokens": 300, "validate_every": 10}
+    settings = {"name": family, "family": family, "preset": "miniature", "data": "raw", "model": {"dim": 8}}
+    return settings | {"objective": {}, "training": training, "bleu_tokeniser": "13a"}
+
+
 @pytest.fixture(scope="module")
-def bundle(package, tiny, training_words, run_stage, tmp_path_factory):
+def bundle(package, training_words, export_words, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
     run_stage("train", training_words("transformer", folder / "teacher", max_steps=6))
     critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
-    settings = {"name": "marked", "family": "marked", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
-    settings |= {"objective": {}, "training": {"max_steps": 20, "batch_tokens": 300, "validate_every": 10}}
-    settings |= {"bleu_tokeniser": "13a"}
-    words = training_words("marked", folder, settings=settings)
+    words = training_words("marked", folder, settings=settings_of("marked", 20))
     with refuses(setting="roles", mentions=("family marked", "critic")):
         run_stage("train", words)
     run_stage("train", [*words, *critic])
-    words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
-    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    words += ["--output-folder", str(folder / "bundle")]
-    run_stage("export_bundle", [*words, *critic])
+    run_stage("export_bundle", [*export_words(folder / "model.safetensors", None, folder / "bundle"), *critic])
     return folder / "bundle"
 
 
 def test_what_continues_a_system_starts_from_all_of_it_and_is_exported_alone(
-    bundle, tiny, training_words, run_stage, tmp_path, refused
+    bundle, tiny, training_words, export_words, run_stage, tmp_path, refused
 ):
     teacher, marked = (bundle.parent / place / "model.safetensors" for place in ("teacher", ""))
-    settings = {"name": "led", "family": "led", "preset": "miniature", "data": "raw", "model": {"dim": 8}}
-    settings |= {"objective": {}, "training": {"max_steps": 0, "batch_tokens": 300, "validate_every": 10}}
-    settings |= {"bleu_tokeniser": "13a"}
-    words = training_words("led", tmp_path, settings=settings, initial=marked)
+    words = training_words("led", tmp_path, settings=settings_of("led", 0), initial=marked)
     critic = ["--roles", f"critic={teacher}"]
     run_stage("train", [*words, *critic])
     assert (tmp_path / "model.safetensors").read_bytes() == marked.read_bytes()
-    export = ["--languages", "de", "en", "--model", str(tmp_path / "model.safetensors")]
-    export += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    export += ["--output-folder", str(tmp_path / "bundle")]
-    run_stage("export_bundle", export)
+    run_stage("export_bundle", export_words(tmp_path / "model.safetensors", None, tmp_path / "bundle"))
     parts = read_json(tmp_path / "bundle/bundle.json")["models"].values()
     assert [part["role"] for part in parts] == ["model"]
     # Without a start, with a part of one, and with a critic of other subwords.
-    settings["training"]["max_steps"] = 5
-    words = training_words("led", tmp_path / "other", settings=settings)
-    fields = {"setting": "initial", "mentions": ("family led",)}
-    assert fields_of(refused("train", [*words, *critic]), fields) == fields
+    words = training_words("led", tmp_path / "other", settings=settings_of("led", 5))
+    refused("train", [*words, *critic], setting="initial", mentions=("family led",))
     tensors = load_tensors(marked)
     tensors.pop("positions.weight")
     (tmp_path / "part").mkdir()
     save_tensors(tmp_path / "part/part.safetensors", tensors)
     part = ["--initial", str(tmp_path / "part/part.safetensors")]
-    fields = {"path": part[1], "mentions": (f"has {len(tensors)} of", f"{len(tensors) + 1} tensors")}
-    assert fields_of(refused("train", [*words, *critic, *part]), fields) == fields
-    other = tmp_path / "teacher"
-    other.mkdir()
+    counts = f"has {len(tensors)} of", f"{len(tensors) + 1} tensors"
+    refused("train", [*words, *critic, *part], path=part[1], mentions=counts)
+    other = tmp_path / "teacher/model.safetensors"
+    other.parent.mkdir()
     description = read_json(teacher.with_name("config.json"))
     torch.manual_seed(0)
     fewer = build("transformer", description["model"], description["sizes"] | {"source": 30, "target": 30})
-    save_tensors(other / "model.safetensors", weights_of_model(fewer))
+    save_tensors(other, weights_of_model(fewer))
     description |= {"sizes": description["sizes"] | {"source": 30, "target": 30}}
     description.pop("sha256")
-    write_json(other / "config.json", description)
-    words = [*words, "--initial", str(marked), "--roles", f"critic={other / 'model.safetensors'}"]
-    fields = {"path": str(other / "model.safetensors"), "mentions": ("30 source and 30 target",)}
-    assert fields_of(refused("train", words), fields) == fields
+    write_json(other.with_name("config.json"), description)
+    words = [*words, "--initial", str(marked), "--roles", f"critic={other}"]
+    refused("train", words, path=str(other), mentions=("30 source and 30 target",))
     # As many subwords, but others.
-    save_tensors(other / "model.safetensors", load_tensors(teacher))
+    save_tensors(other, load_tensors(teacher))
     description = read_json(teacher.with_name("config.json"))
     assert description["subwords"] == Subwords.load(tiny.folder).digest
-    write_json(other / "config.json", description | {"subwords": "0" * 64})
-    fields = {"path": str(other / "model.safetensors"), "mentions": ("digest 000000000000",)}
-    assert fields_of(refused("train", words), fields) == fields
+    write_json(other.with_name("config.json"), description | {"subwords": "0" * 64})
+    refused("train", words, path=str(other), mentions=("digest 000000000000",))
 
 
 def test_it_trains_with_the_system_in_its_role_and_keeps_a_record_of_it(bundle):
