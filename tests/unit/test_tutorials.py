@@ -64,7 +64,7 @@ def all_packages(use_package, packages):
 
 
 @pytest.fixture(scope="module")
-def parallel(use_package, tiny, training_words, run_stage, tmp_path_factory):
+def parallel(use_package, training_words, export_words, run_stage, tmp_path_factory):
     """The plan of the family's experiment, and the folder of a miniature that was trained and exported."""
     use_package("first-family.md", "parallel_mt")
     plan = Plan(read_configuration("parallel.yaml"))
@@ -75,9 +75,7 @@ def parallel(use_package, tiny, training_words, run_stage, tmp_path_factory):
     settings |= {"training": training, "bleu_tokeniser": "13a"}
     folder = tmp_path_factory.mktemp("trained")
     run_stage("train", training_words("parallel", folder, settings=settings))
-    words = ["--languages", "de", "en", "--model", str(folder / "model.safetensors")]
-    words += ["--subwords", str(tiny.folder), "--normalisation", json.dumps(tiny.normalisation)]
-    run_stage("export_bundle", [*words, "--output-folder", str(folder / "bundle")])
+    run_stage("export_bundle", export_words(folder / "model.safetensors", None, folder / "bundle"))
     return plan, folder
 
 
@@ -123,13 +121,9 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
         cli.main(["translate", "--bundle", str(bundle), "--help"])
     assert "--lengthening" in capsys.readouterr().out
     choice = {"decode": {"search": "all-at-once", "tune": {"lengthening": [0.0, 0.5]}}}
-    words = [
-        "--settings",
-        json.dumps(choice | {"remove_repetitions": "none", "corpus": {"source": "de", "target": "en"}}),
-        "--bundle",
-        str(bundle),
-    ]
-    words += ["--source", str(sources), "--reference", str(references), "--device", "cpu"]
+    choice |= {"remove_repetitions": "none", "corpus": {"source": "de", "target": "en"}}
+    words = ["--settings", json.dumps(choice), "--bundle", str(bundle), "--device", "cpu"]
+    words += ["--source", str(sources), "--reference", str(references)]
     run_stage("choose_settings", [*words, "--output", str(tmp_path / "chosen.json")])
     assert read_json(tmp_path / "chosen.json")["chosen"]["lengthening"] in (0.0, 0.5)
 
@@ -164,8 +158,7 @@ def momentum(use_package, training_words, export_words, run_stage, tmp_path_fact
     plan = Plan(read_configuration("momentum.yaml"))
     folder = tmp_path_factory.mktemp("latent")
     run_stage("train", training_words("lvm", folder, max_steps=6))
-    words = export_words(folder / "model.safetensors", None, folder / "bundle")
-    run_stage("export_bundle", words)
+    run_stage("export_bundle", export_words(folder / "model.safetensors", None, folder / "bundle"))
     return plan, folder / "bundle"
 
 
