@@ -43,18 +43,19 @@ MODULE = (
 )
 
 
-def jobs_without_messages(folder: Path, project: Path = PROJECT) -> None:
-    """Write telling.smk, the workflow without messages: of a job with a message, Snakemake shows the message alone."""
-    text = f"include: {str(project / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
+def described(*words: str, folder: Path) -> str:
+    """What a dry run says of its jobs without messages: of a job with one, Snakemake shows the message alone."""
+    text = f"include: {str(PROJECT / 'Snakefile')!r}\n\nfor each in workflow.rules:\n    each.message = None\n"
     (folder / "telling.smk").write_text(text)
-
-
-def requested(*words: str, project: Path = PROJECT, folder: Path) -> dict[str, dict[str, str]]:
-    """Resources that the jobs of a dry run request, by rule; of several jobs of a rule, the last one's."""
-    jobs_without_messages(folder, project)
     process = dry_run(*words, snakefile=folder / "telling.smk", folder=folder)
     assert process.returncode == 0, process.stderr + process.stdout
-    jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", process.stdout + process.stderr, re.MULTILINE)
+    return process.stdout + process.stderr
+
+
+def requested(*words: str, folder: Path) -> dict[str, dict[str, str]]:
+    """Resources that the jobs of a dry run request, by rule; of several jobs of a rule, the last one's."""
+    text = described(*words, folder=folder)
+    jobs = re.findall(r"^(?:local)?rule (\w+):\n((?:    .*\n)+)", text, re.MULTILINE)
     lines = [(rule, re.search(r"^    resources: (.*)$", description, re.MULTILINE)) for rule, description in jobs]
     return {rule: dict(word.split("=", 1) for word in line[1].split(", ")) for rule, line in lines if line}
 
@@ -772,11 +773,9 @@ def test_no_two_jobs_share_a_log_or_a_benchmark(tmp_path):
         content["decodes"] += [{"system": name, "search": "score", "steps": 1, "name": each} for each in ("a", "1-a")]
     content["analyses"] = {}
     (tmp_path / "alike.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
-    jobs_without_messages(tmp_path)
-    process = dry_run("report", "--configfile", "alike.yaml", snakefile=tmp_path / "telling.smk", folder=tmp_path)
-    assert process.returncode == 0, process.stderr
+    text = described("report", "--configfile", "alike.yaml", folder=tmp_path)
     for part in ("log", "benchmark"):
-        paths = re.findall(rf"^    {part}: (.*?)(?: \(check log.*)?$", process.stdout + process.stderr, re.MULTILINE)
+        paths = re.findall(rf"^    {part}: (.*?)(?: \(check log.*)?$", text, re.MULTILINE)
         assert len(paths) > 100 and len(set(paths)) == len(paths)
 
 
@@ -791,16 +790,14 @@ def test_a_changed_text_of_a_test_set_trains_nothing(finished, hollow_project, t
 @pytest.mark.parametrize("target", ["teachers", "report"])
 def test_test_sets_are_encoded_first_of_all(target, tmp_path):
     """Before trainings, because encoding refuses sentences that are too long to be translated."""
-    jobs_without_messages(tmp_path)
-    process = dry_run(target, "--configfile", SMOKE, snakefile=tmp_path / "telling.smk", folder=tmp_path)
-    priorities = dict(
-        re.findall(r"wildcards: text=\w+, split=(\w+)\n    priority: (\d+)", process.stdout + process.stderr)
-    )
+    text = described(target, "--configfile", SMOKE, folder=tmp_path)
+    priorities = dict(re.findall(r"wildcards: text=\w+, split=(\w+)\n    priority: (\d+)", text))
     assert int(priorities["test"]) > int(priorities["dev"]) == int(priorities["train"])
 
 
-def priorities_in_order(text: str) -> tuple[dict[str, int], nx.DiGraph]:
+def priorities_in_order(folder: Path, *settings: str) -> tuple[dict[str, int], nx.DiGraph]:
     """Priorities of the jobs of a dry run by their outputs, and which jobs read files of which."""
+    text = described("report", "--config", *settings, folder=folder)
     graph, priorities, maker = nx.DiGraph(), {}, {}
     for description in re.findall(r"^(?:local)?rule \w+:\n((?:    .*\n)+)", text, re.MULTILINE):
         files = dict(re.findall(r"^    (input|output|priority): (.*)$", description, re.MULTILINE))
@@ -835,10 +832,7 @@ def priorities_in_order(text: str) -> tuple[dict[str, int], nx.DiGraph]:
     ids=["distilled", "long pupils", "second seed", "no teacher", "likely", "monolingual"],
 )
 def test_what_trainings_wait_for_starts_before_trainings_that_none_waits_for(settings, tmp_path):
-    jobs_without_messages(tmp_path)
-    process = dry_run("report", "--config", *settings, snakefile=tmp_path / "telling.smk", folder=tmp_path)
-    assert process.returncode == 0, process.stderr
-    priorities, graph = priorities_in_order(process.stdout + process.stderr)
+    priorities, graph = priorities_in_order(tmp_path, *settings)
     trainings = {job for job in graph if "training.jsonl" in job}
     waiting = {job: nx.descendants(graph, job) & trainings for job in graph}
     assert len(trainings) >= 6 and any(waiting[job] for job in trainings)
@@ -858,12 +852,9 @@ def test_what_trainings_wait_for_starts_before_trainings_that_none_waits_for(set
 
 
 def test_of_trainings_that_none_waits_for_the_longest_starts_first(tmp_path):
-    jobs_without_messages(tmp_path)
     for longest in ("score", "energy"):
         budget = f"systems={{{longest}: {{training: {{max_steps: 100000}}}}}}"
-        words = ("report", "--config", "experiment=smoke", budget)
-        process = dry_run(*words, snakefile=tmp_path / "telling.smk", folder=tmp_path)
-        priorities, _ = priorities_in_order(process.stdout + process.stderr)
+        priorities, _ = priorities_in_order(tmp_path, "experiment=smoke", budget)
         (own,) = (priorities[job] for job in priorities if f"systems/{longest}/" in job and "training.jsonl" in job)
         others = [
             priorities[job]
@@ -879,16 +870,9 @@ def test_hints_and_sums_of_downloads_download_nothing_anew(hollow_project, tmp_p
     """A sum that is pinned after the first download, what a help text says, and where else copies lie."""
     names = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("de", "en")]
     files = {name: {"url": f"https://example.org/{name}"} for name in names}
-    parts = {
-        split: [{"texts": {code: f"{split}.{code}" for code in ("de", "en")}}] for split in ("train", "dev", "test")
-    }
 
     def words(**changes) -> tuple[str, ...]:
-        dataset = {"name": "mine", "languages": ["de", "en"], "generator": None, "files": files, **parts} | changes
-        recipe = {"name": "mine", "dataset": dataset}
-        (tmp_path / "mine.yaml").write_text(
-            yaml.safe_dump({"experiment": "mine", "extends": "smoke", "recipe": recipe})
-        )
+        own_text(tmp_path, **{"files": files} | changes)
         return "normalised", "--configfile", "mine.yaml"
 
     run_to_the_end(*words(), project=hollow_project, folder=tmp_path)
@@ -1106,18 +1090,12 @@ def own_text(folder: Path, splits: Iterable[str] = ("train", "dev", "test"), **s
 
 @pytest.mark.runs
 def test_one_more_test_set_is_translated_and_nothing_is_trained_for_it(hollow_project, tmp_path):
-    for name in ("train", "dev", "news", "talks"):
-        for code in ("de", "en"):
-            (tmp_path / f"{name}.{code}").write_text("text\n")
-    parts = {
-        name: [{"texts": {code: f"{name}.{code}" for code in ("de", "en")}}]
-        for name in ("train", "dev", "news", "talks")
-    }
-    test = {name: parts.pop(name) for name in ("news", "talks")}
-    dataset = {"name": "mine", "languages": ["de", "en"], **parts, "test": test}
-    content = {"experiment": "mine", "extends": "smoke", "only": ["ctc"], "test": ["news"]}
-    content |= {"recipe": {"name": "mine", "dataset": dataset}, "decodes": [{"system": "ctc", "search": "ctc-greedy"}]}
+    own_text(tmp_path, ["train", "dev", "news", "talks"])
     overlay = tmp_path / "mine.yaml"
+    content = yaml.safe_load(overlay.read_text())
+    dataset = content["recipe"]["dataset"]
+    dataset["test"] = {name: dataset.pop(name) for name in ("news", "talks")}
+    content |= {"only": ["ctc"], "test": ["news"], "decodes": [{"system": "ctc", "search": "ctc-greedy"}]}
 
     def words(**changes) -> tuple[str, str]:
         overlay.write_text(yaml.safe_dump(content | changes))
@@ -1197,10 +1175,7 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     first = {"numbers": {}, "length": {"max_words": 50}}
     assert planned(first) == {"download": 1, "clean": 1, "normalise": 1}
 
-    def ran() -> bool:
-        return not snakemake("--cores", "1", *words, snakefile=hollow_project / "Snakefile", folder=tmp_path).returncode
-
-    assert ran()
+    run_to_the_end(*words, project=hollow_project, folder=tmp_path)
     assert planned(first) == planned({"numbers": {"min_share": 1.0}, "length": {"max_words": 50}}) == {}
     assert planned({"length": {"max_words": 50}, "numbers": {}}) == {"clean": 1, "normalise": 1}
     assert planned(first | {"length": {"max_words": 51}}) == {"clean": 1, "normalise": 1}
@@ -1208,7 +1183,8 @@ def test_a_changed_filter_cleans_anew(hollow_project, tmp_path):
     # Scores are read with the texts.
     (tmp_path / "train.tsv").write_text("eins\tone\t0.7\n")
     table = {"table": "train.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2, "minimum_score": 0.5}
-    assert planned(first, train=[table]) == {"download": 1, "clean": 1, "normalise": 1} and ran()
+    assert planned(first, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
+    run_to_the_end(*words, project=hollow_project, folder=tmp_path)
     assert planned(first, train=[table]) == {}
     assert planned(first | {"score": {"minimum": 0.6}}, train=[table]) == {"download": 1, "clean": 1, "normalise": 1}
 
