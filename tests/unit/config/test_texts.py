@@ -82,7 +82,10 @@ def test_shares_that_cannot_be_are_refused(augment, more, setting, fields):
 
 @pytest.mark.parametrize("text", ["raw", "distilled-by-teacher"])
 def test_the_name_of_an_augmented_text_is_no_data(text):
-    with refuses(setting="systems.ctc.data", value=f"{text}+upper-0.1", allowed=(text,)):
+    allowed = (
+        (text,) if text != "raw" else (*(f"{way}-by-SYSTEM" for way in ("distilled", "likely", "monolingual")), text)
+    )
+    with refuses(setting="systems.ctc.data", value=f"{text}+upper-0.1", allowed=allowed):
         plan_with({"systems": {"ctc": {"data": f"{text}+upper-0.1"}}})
 
 
