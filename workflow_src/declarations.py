@@ -32,14 +32,43 @@ DECODER_LAYERS = "layers"
 # Settings of a decode beside those of its search (`config.experiment.DecodeConfig`).
 DECODE_FIELDS = ("system", "search", "name", "tune", "tune_by", "engine", "batch", "shards", "splits")
 # Names that are used beside the settings of a search, and where: settings cannot have them.
-OPTIONS = "help bundle plugins remove_repetitions device precision threads input output split n_best scores"
-ARGUMENTS = "self lines normalised first_line systems return_scores return_origins trace placeholders"
 RESERVED = (
     (DECODE_FIELDS, "every decode has one"),
     (("values",), "decodes of jobs have their settings under this name"),
     (("chosen", "compute_type"), "rows of a measurement of speed have one"),
-    ((*OPTIONS.split(), "output_format", "interactive"), "continuum translate has such an option"),
-    (tuple(ARGUMENTS.split()), "Translator.translate has such an argument"),
+    (
+        (
+            "help",
+            "bundle",
+            "plugins",
+            "remove_repetitions",
+            "device",
+            "precision",
+            "threads",
+            "input",
+            "output",
+            "split",
+            "n_best",
+            "scores",
+            "output_format",
+            "interactive",
+        ),
+        "continuum translate has such an option",
+    ),
+    (
+        (
+            "self",
+            "lines",
+            "normalised",
+            "first_line",
+            "systems",
+            "return_scores",
+            "return_origins",
+            "trace",
+            "placeholders",
+        ),
+        "Translator.translate has such an argument",
+    ),
 )
 # Names of metrics with one of these endings are keys of quality files, or columns of the leaderboard.
 METRIC_ENDINGS = ("_ci", "_low", "_high", "_signature")
