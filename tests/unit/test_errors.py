@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from workflow_src.config.preparation import SubwordsConfig
-from workflow_src.data.learn_subwords import _TooLarge, _TooSmall
+from workflow_src.data.learn_subwords import _TooLarge
 from workflow_src.errors import (
     ArtifactError,
     ConfigError,
@@ -68,7 +68,6 @@ PICKLED = (
     ConfigError("name", problem="missing"),
     OutOfMemory("in update 1", "lower batch_tokens"),
     _TooLarge(SubwordsConfig(), "joint", 7),
-    _TooSmall(SubwordsConfig(), "source", 7),
 )
 
 
