@@ -33,6 +33,7 @@ from workflow_src import registry
 from workflow_src.config import Plan, load_experiment
 from workflow_src.config.files import experiment_names
 from workflow_src.jobs import read_inputs
+from workflow_src.records.documents import read_document
 
 SMOKE = str(PROJECT / "config/experiments/smoke.yaml")
 BIN = Path(sys.executable).parent
@@ -420,7 +421,7 @@ def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
     process = dry_run(*words, snakefile=tmp_path / "written.smk", folder=tmp_path)
     assert process.returncode == 0, process.stderr
     (run,) = (tmp_path / "work/jobs/run").iterdir()
-    ran = set()
+    ran, fields = set(), set()
     for command in commands_of(process):
         module, *line = shlex.split(command)[2:]
         stage = importlib.import_module(module)
@@ -428,6 +429,9 @@ def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
         assert tmp_path / line[3] == run
         read_inputs(stage.Inputs, tmp_path / line[1], run, int(line[7]))
         ran.add(module.rpartition(".")[2])
+        fields |= stage.Inputs.model_fields.keys()
+    # A setting of the machine that no stage reads would have no effect.
+    assert read_document(run).keys() <= fields
     # A system made elsewhere and its files take the place of another experiment.
     assert ran == {*STAGES} - {"import_model"}
 

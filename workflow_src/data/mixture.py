@@ -42,10 +42,12 @@ class Mixture:
 
     @functools.cached_property
     def source_lengths(self) -> np.ndarray:
+        """Subwords of every source sentence, without EOS (int32)."""
         return np.concatenate([text.source_lengths for text in self.texts])
 
     @functools.cached_property
     def target_lengths(self) -> np.ndarray:
+        """Subwords of every target sentence, without EOS (int32)."""
         return np.concatenate([text.target_lengths for text in self.texts])
 
     @property

@@ -253,9 +253,17 @@ def numbered(pieces: Iterable[str]) -> list[str]:
 
 
 def outcome_words(counts: Mapping[str, int]) -> str:
-    """Sums of `Placeholders.outcomes` in words: "of 20 placeholders, 1 missing, 3 surplus; 2 symbols dropped"."""
+    """Sums of `Placeholders.outcomes` in words.
+
+    For example: "of 20 placeholders, 1 missing, 3 surplus, 2 dropped (without text)".
+    """
     spans, missing, surplus, dropped = (counts.get(name, 0) for name in ("spans", "missing", "surplus", "dropped"))
-    return f"of {spans:,} placeholders, {missing:,} missing, {surplus:,} surplus; {dropped:,} symbols dropped"
+    sentence = f"of {spans:,} placeholders, {missing:,} missing"
+    if surplus:
+        sentence += f", {surplus:,} surplus"
+    if dropped:
+        sentence += f", {dropped:,} dropped (without text)"
+    return sentence
 
 
 def words(counts: Mapping[str, int]) -> str:

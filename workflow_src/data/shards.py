@@ -71,10 +71,10 @@ def read_shards(
             raise ArtifactError(path, f"is not shard {number} of {len(paths)} by its record", AGAIN)
     digests = {name: sha256(path) for name, path in inputs.items()}
     differences = [_difference(provenance, settings, inputs, digests) for provenance in records]
-    _check(paths, differences, " and run again")
+    _refuse_different(paths, differences, " and run again")
     machines = [f"on {str(record.get('device')).split(':')[0]} in {record.get('precision')}" for record in records]
     others = [None if machine == machines[0] else f"{machine}, and {paths[0]} {machines[0]}" for machine in machines]
-    _check(paths, others, ", or the others, and run again on one kind of machine")
+    _refuse_different(paths, others, ", or the others, and run again on one kind of machine")
     total = count_lines(inputs["source"]) if pairs is None else pairs
     for number, (path, provenance) in enumerate(zip(paths, records, strict=True)):
         if not path.is_file() or sha256(path) != provenance["files"].get(path.name):
@@ -88,7 +88,7 @@ def read_shards(
             raise ArtifactError(path, f"has {count} lines, {last - first} were expected", AGAIN)
 
 
-def _check(paths: list[Path], differences: list[str | None], fix: str) -> None:
+def _refuse_different(paths: list[Path], differences: list[str | None], fix: str) -> None:
     """Raises ArtifactError for the first shard with a difference; `fix` follows the names of all that have one."""
     different = [path for path, difference in zip(paths, differences, strict=True) if difference]
     if different:

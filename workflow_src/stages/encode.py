@@ -105,6 +105,33 @@ def target_lines(inputs: Inputs) -> Iterator[str]:
     log.info("%s: %d of %d lines were changed by normalisation", inputs.target, changed, count)
 
 
+def changed_pairs(
+    block: list[tuple[str, str]],
+    subwords: Subwords,
+    settings: AugmentConfig,
+    languages: tuple[str, str],
+    max_length: int,
+) -> tuple[list[Pair], Counter[str]]:
+    """Ids of training pairs, changed as `settings` say, and counts of changed pairs by modifier.
+
+    A pair that would be too long stays as it is.
+    """
+    # Pairs with an empty side are left out later.
+    changed = [
+        augmented(*pair, settings, languages, subwords.placeholders) if all(pair) else Augmented(*pair, None)
+        for pair in block
+    ]
+    pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
+    modifiers = {row: pair.modifier for row, pair in enumerate(changed) if pair.modifier is not None}
+    long = {row for row in modifiers if max(map(len, pairs[row])) > max_length}
+    for row in long:
+        source, target = block[row]
+        [pairs[row]] = subwords.encode_pairs([source], [target])
+    changes = Counter(modifier for row, modifier in modifiers.items() if row not in long)
+    changes.update(too_long=sum(max(map(len, pairs[row])) <= max_length for row in long))
+    return pairs, changes
+
+
 Encode = Callable[[list[tuple[str, str]]], tuple[list[Pair], Counter[str], Counter[str]]]
 
 
@@ -113,26 +140,9 @@ def encoding(
 ) -> Encode:
     """A function of blocks of pairs of lines: their ids, and counts of placeholders and of changed pairs by modifier.
 
-    In pairs of dev and test all placeholders of a source are symbols, as where it is translated. Training pairs change
-    as `augment` says; one that would be too long stays as it is.
+    In pairs of dev and test all placeholders of a source are symbols, as where it is translated.
     """
     subwords = Subwords.load(folder)
-
-    def encode_changed(block: list[tuple[str, str]], settings: AugmentConfig, changes: Counter[str]) -> list[Pair]:
-        # Pairs with an empty side are left out later.
-        changed = [
-            augmented(*pair, settings, languages, subwords.placeholders) if all(pair) else Augmented(*pair, None)
-            for pair in block
-        ]
-        pairs = subwords.encode_pairs([pair.source for pair in changed], [pair.target for pair in changed])
-        modifiers = {row: pair.modifier for row, pair in enumerate(changed) if pair.modifier is not None}
-        long = {row for row in modifiers if max(map(len, pairs[row])) > max_length}
-        for row in long:
-            source, target = block[row]
-            [pairs[row]] = subwords.encode_pairs([source], [target])
-        changes.update(modifier for row, modifier in modifiers.items() if row not in long)
-        changes.update(too_long=sum(max(map(len, pairs[row])) <= max_length for row in long))
-        return pairs
 
     def encode(block: list[tuple[str, str]]) -> tuple[list[Pair], Counter[str], Counter[str]]:
         placeholders: Counter[str] = Counter()
@@ -145,7 +155,8 @@ def encoding(
             for pair in block:
                 placeholders.update(subwords.placeholders.count(*pair))
         if augment:
-            return encode_changed(block, augment, changes), placeholders, changes
+            pairs, changes = changed_pairs(block, subwords, augment, languages, max_length)
+            return pairs, placeholders, changes
         return subwords.encode_pairs(sources, targets), placeholders, changes
 
     return encode

@@ -251,8 +251,8 @@ def rounds_heading(rounds: int, disturbed: int) -> str:
 
 def rounds_span(medians: Sequence[float], disturbed: Sequence[int]) -> str:
     """The lowest and the highest median of rounds; an asterisk marks those of disturbed rounds, numbers from 1."""
-    numbered, median = list(enumerate(medians, 1)), operator.itemgetter(1)
-    ends = [min(numbered, key=median), max(numbered, key=median)]
+    numbered, by_median = list(enumerate(medians, 1)), operator.itemgetter(1)
+    ends = [min(numbered, key=by_median), max(numbered, key=by_median)]
     texts = [digits(median) + "*" * (number in disturbed) for number, median in ends]
     return "–".join(dict.fromkeys(texts))
 

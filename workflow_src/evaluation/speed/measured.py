@@ -31,8 +31,8 @@ class FailedBatch(Lenient):
     reason: str
 
 
-class Reference(Lenient):
-    """A row, such as the one that speed-ups refer to."""
+class RowName(Lenient):
+    """The system and the decode of a row."""
 
     system: str
     name: str
@@ -42,7 +42,7 @@ class Reference(Lenient):
         return self.system, self.name
 
 
-class NotTimed(Reference):
+class NotTimed(RowName):
     """A row that could not be timed, with the size of the batch that failed, if known, and the error's first line."""
 
     engine: str
@@ -50,7 +50,7 @@ class NotTimed(Reference):
     reason: str
 
 
-class TimedRow(Reference):
+class TimedRow(RowName):
     """A decode of a system and its figures; None where they were not measured.
 
     A sentence's time is its median over rounds. `latency_ms` is the median over sentences, `latency_mean` the mean,
@@ -85,7 +85,7 @@ class MeasuredProtocol(Lenient):
     sentences: int
     warmup: int
     repeats: int
-    baseline: Reference | None
+    baseline: RowName | None
     other_load_cores: tuple[float, ...]
     redone_rounds: int
     disturbed_above_cores: float

@@ -16,7 +16,7 @@ from workflow_src.evaluation.speed.measured import (
     Measurement,
     NotTimed,
     Ratio,
-    Reference,
+    RowName,
     StepCost,
     StepCosts,
     TimedRow,
@@ -145,7 +145,7 @@ def measurement(
             NotTimed(system=row.system, name=row.name, engine=row.engine_word, batch=error.batch, reason=error.reason)
             for row, error in failed
         ],
-        "baseline": baseline and Reference(system=baseline.system, name=baseline.name),
+        "baseline": baseline and RowName(system=baseline.system, name=baseline.name),
         "other_load_cores": timings.load,
         "redone_rounds": timings.redone,
     }

@@ -467,3 +467,13 @@ def test_only_plain_rows_of_our_own_engine_show_what_a_step_costs():
     assert step_series(plain + other_rows) == [plain]
     (cost,) = summary.step_costs(plain + other_rows, seconds_of(plain, 0.0005), {}).costs
     assert cost.ms_per_step == pytest.approx(0.5)
+
+
+def test_throughput_on_a_gpu_uses_the_best_batch(monkeypatch):
+    monkeypatch.setattr(local, "best_batch", lambda run, start, most: (5, None))
+    calls = []
+    timer = local.Local({"lvm": Recorder(calls)}, grow_batch=True)
+    measured = timing.measure({"eager": timer}, ROWS[1:2], ["a", "b"], SPEED)
+    times = measured.times[("lvm", "delta-1")]
+    assert (times.batch, times.batched) == (5, 5)
+    assert calls[-1][0] == ["a", "b", "a", "b", "a"] and calls[-1][1]["batch"] == 5

@@ -86,7 +86,11 @@ def bounds(
 
 def standstill(trace: Sequence[Output]) -> int | None:
     """The first step from which on no step that was followed changes an output, from the outputs after steps 0, 1, …;
-    None where the last step changes it. An output may stand still and change again."""
+    None where the last step changes it.
+
+    A delta step depends on the output alone: once an output stands still, further steps change nothing. Steps of a
+    network move latents, so that an output may stand still and change again.
+    """
     first = len(trace)
     while first > 1 and list(trace[first - 1]) == list(trace[first - 2]):
         first -= 1
