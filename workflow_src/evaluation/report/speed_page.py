@@ -17,6 +17,10 @@ from workflow_src.evaluation.speed.measured import (
     TimedRow,
 )
 
+# With more lines than this, only the fastest of those alike are drawn.
+CROWDED = 16
+# A decode of the experiment, and its figures under a protocol.
+Timed = tuple[ShownDecode, TimedRow]
 HOW = {
     "One at a time": "A sentence's time is its median over rounds, which alternate between the rows, from text to "
     "text, each engine in a process of its own.",
@@ -183,12 +187,6 @@ def _span(group: LengthGroup) -> str:
     if group.shortest == group.longest:
         return f"{group.shortest} subwords"
     return f"{group.shortest}–{group.longest} subwords"
-
-
-# With more lines than this, only the fastest of those alike are drawn.
-CROWDED = 16
-# A decode of the experiment, and its figures under a protocol.
-Timed = tuple[ShownDecode, TimedRow]
 
 
 def timed_decodes(speed: Speed | None, manifest: Manifest) -> list[Timed]:

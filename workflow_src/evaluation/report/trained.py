@@ -30,6 +30,31 @@ VALIDATED = {
 }
 # Targets that a system cannot output, as shares of training pairs and of dev.
 UNREACHABLE = "unreachable targets, % of train / dev"
+# A training was still improving where the last part of its updates added more than this gain in BLEU on dev. Smaller
+# differences between validations also arise by chance.
+LAST_PART = 0.2
+LARGEST_GAIN = 1.0
+RULE = (
+    f"“yes” where the best BLEU on dev of the last {100 * LAST_PART:.0f} % of updates is more than {LARGEST_GAIN:g} "
+    "above the best before them: raise training.max_steps for a better result. A system that hardly learnt has too "
+    "little BLEU for its curve to say something: look at the losses, and raise training.max_steps or change the "
+    "learning rate."
+)
+# Curves of a panel: key in the training log, dashes, and addition to the label.
+Curves = Sequence[tuple[str, int, str]]
+# Panels of the learning curves: those after the first training loss, and those after all others.
+PANELS: list[tuple[str, Curves]] = [
+    ("Loss on dev", [("dev_loss", 0, "")]),
+    ("BLEU on dev", [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
+    ("ELBO on dev", [("dev_elbo", 0, "")]),
+    ("KL on dev, nats a latent", [("dev_kl", 0, "")]),
+    ("Lengths right on dev, share", [("dev_length_accuracy", 0, "")]),
+]
+LAST_PANELS: list[tuple[str, Curves]] = [
+    ("Cosine with delta on dev", [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")])
+]
+# Figures of validation without a panel; every other figure that a family logs has a panel.
+UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "dev_squared_error_noise0"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,19 +127,6 @@ def table(trainings: Sequence[Training]) -> Table:
     return table_of([training.cells for training in trainings], words, caption=caption, look="plain systems", wide=True)
 
 
-# A training was still improving where the last part of its updates added more than this gain in BLEU on dev. Smaller
-# differences between validations also arise by chance.
-LAST_PART = 0.2
-LARGEST_GAIN = 1.0
-
-RULE = (
-    f"“yes” where the best BLEU on dev of the last {100 * LAST_PART:.0f} % of updates is more than {LARGEST_GAIN:g} "
-    "above the best before them: raise training.max_steps for a better result. A system that hardly learnt has too "
-    "little BLEU for its curve to say something: look at the losses, and raise training.max_steps or change the "
-    "learning rate."
-)
-
-
 def last_gain(history: Sequence[Mapping[str, Any]]) -> float | None:
     """Gain in BLEU on dev of the last fifth of a training's updates: its best less the best before; may be negative.
 
@@ -164,23 +176,6 @@ def gain_words(history: Sequence[Mapping[str, Any]]) -> str:
         return f"hardly learnt ({best:.2f})"
     # Without the sign of a zero.
     return f"{'yes' if gain > LARGEST_GAIN else 'no'} ({signed(round(gain, 1) + 0.0, 1)})"
-
-
-# Curves of a panel: key in the training log, dashes, and addition to the label.
-Curves = Sequence[tuple[str, int, str]]
-# Panels of the learning curves: those after the first training loss, and those after all others.
-PANELS: list[tuple[str, Curves]] = [
-    ("Loss on dev", [("dev_loss", 0, "")]),
-    ("BLEU on dev", [("dev_bleu", 0, ""), ("dev_bleu_posterior", 2, " posterior")]),
-    ("ELBO on dev", [("dev_elbo", 0, "")]),
-    ("KL on dev, nats a latent", [("dev_kl", 0, "")]),
-    ("Lengths right on dev, share", [("dev_length_accuracy", 0, "")]),
-]
-LAST_PANELS: list[tuple[str, Curves]] = [
-    ("Cosine with delta on dev", [("dev_cosine", 0, ""), ("dev_cosine_noise0", 2, " noise 0")])
-]
-# Figures of validation without a panel; every other figure that a family logs has a panel.
-UNDRAWN = {"dev_offset_norm", "dev_offset_norm_noise0", "dev_squared_error", "dev_squared_error_noise0"}
 
 
 def _panels_of(trainings: Sequence[Training]) -> list[tuple[str, list[Training], Curves]]:
