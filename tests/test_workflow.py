@@ -645,6 +645,8 @@ CHANGES = {
     "number of shards": ("distillation: {teacher: {shards: 5}}", AFTER_DISTILLATION | {"distill": 5}),
     "beam of distillation": ("distillation: {teacher: {beam: 3}}", AFTER_DISTILLATION),
     "size of the subwords": ("recipe: {subwords: {vocabulary_size: 250}}", AFTER_SUBWORDS),
+    "the longest training pairs": ("recipe: {max_length: 100}", AFTER_TEACHER | {"encode": 4}),
+    "training pairs that test has too": ("recipe: {held_out: remove}", AFTER_DOWNLOAD),
     "what is normalised": ("recipe: {normalisation: {max_characters: 200}}", AFTER_DOWNLOAD),
     "tokenised text": ("recipe: {tokenised: {de: moses}}", AFTER_DOWNLOAD),
     "placeholders": ("recipe: {placeholders: true}", AFTER_DOWNLOAD),
