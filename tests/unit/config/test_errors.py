@@ -302,6 +302,14 @@ def test_a_machine_without_the_gpu_that_an_engine_needs_is_refused():
         load_smoke({"decodes": [TEACHER | {"engine": "cuda_graphs"}], "runtime": {"device": "cpu"}})
 
 
+def test_a_made_name_that_is_too_long_for_files_is_refused():
+    given = {"beam": 2, "name": "n" * 95, "length_penalty": [0.5, 0.75]}
+    decode = {"system": "teacher", "search": "beam"} | given
+    with refuses(setting="decodes[0].name", value=given["name"] + "-penalty0.5"):
+        load_smoke({"decodes": [decode]})
+    load_smoke({"decodes": [decode | {"length_penalty": 0.5}]})
+
+
 def readme() -> tuple[dict[str, Any], dict[str, Any], str]:
     """README's file for own text, the lines for larger networks, and all of its text."""
     text = (CONFIG_FOLDER.parent / "README.md").read_text(encoding="utf-8")

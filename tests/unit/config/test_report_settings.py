@@ -64,6 +64,13 @@ def test_a_dataset_with_scores_that_a_filter_reads_is_shown():
     assert shown(again) == shown(plan) and again.settings_report() == settings
 
 
+@pytest.mark.parametrize("ratio", [1e20, 1e-7])
+def test_a_report_takes_names_that_settings_make(ratio):
+    decodes = [{"system": "teacher", "search": "beam", "beam": 2, "max_length_ratio": ratio}]
+    plan = Plan(load_experiment("demo", decodes=decodes))
+    assert shown(shown_plan(json.loads(plan.settings_report()))) == shown(plan)
+
+
 LIST = {"system": "lvm", "search": "delta", "steps": [1, 2]}
 
 
