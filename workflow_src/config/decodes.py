@@ -36,8 +36,8 @@ def resolve_decodes(
         if count > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
     for decode in decodes:
-        if config.runtime.device == "cpu" and "cpu" not in engines()[decode.engine].devices:
-            problem = f"engine {decode.engine} of decode {decode.name} needs a GPU"
+        if config.runtime.device == "cpu" and not decode.runs_on("cpu"):
+            problem = f"engine {decode.engine_word} of decode {decode.name} needs a GPU"
             raise ConfigError("runtime.device", "cpu", problem=problem, hint="change it, or remove the engine")
     return tuple(decodes)
 

@@ -223,6 +223,10 @@ class Decode(DecodeOptions):
         """The word for its engine with its precision, such as `ctranslate2-int8`."""
         return engines()[self.engine].word(self.compute_type)
 
+    def runs_on(self, device: str) -> bool:
+        """Whether it can be computed on "cpu" or "cuda": engines have kinds of devices, and float16 is for GPUs."""
+        return device in engines()[self.engine].devices and (device, self.compute_type) != ("cpu", "float16")
+
     @property
     def others(self) -> dict[str, str]:
         """Systems beside its own that it works with, by role."""

@@ -297,9 +297,10 @@ def test_a_wrong_field_is_named_where_it_is_written_for_one_decode_or_for_all(de
         load_smoke({"decode_defaults": defaults, "decodes": [TEACHER | decode]})
 
 
-def test_a_machine_without_the_gpu_that_an_engine_needs_is_refused():
-    with refuses(setting="runtime.device", value="cpu", mentions=("cuda_graphs",)):
-        load_smoke({"decodes": [TEACHER | {"engine": "cuda_graphs"}], "runtime": {"device": "cpu"}})
+@pytest.mark.parametrize("engine", ["cuda_graphs", "ctranslate2-float16"])
+def test_a_machine_without_the_gpu_that_an_engine_needs_is_refused(engine):
+    with refuses(setting="runtime.device", value="cpu", mentions=(engine,)):
+        load_smoke({"decodes": [TEACHER | {"engine": engine}], "runtime": {"device": "cpu"}})
 
 
 def test_a_made_name_that_is_too_long_for_files_is_refused():
