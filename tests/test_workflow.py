@@ -439,8 +439,7 @@ def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
 def test_every_rule_states_everything(tmp_path):
     """In files and in loops over what is declared alike."""
     (tmp_path / "telling.smk").write_text(TELLING.format(snakefile=str(PROJECT / "Snakefile")))
-    telling = tmp_path / "telling.smk"
-    process = snakemake("--dry-run", "--configfile", SMOKE, snakefile=telling, folder=tmp_path)
+    process = dry_run("--configfile", SMOKE, snakefile=tmp_path / "telling.smk", folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", process.stdout + process.stderr, re.MULTILINE)[1])
     programs = {metric.rule for metric in registry.metrics().values() if metric.program}
     assert rules.keys() > {*TRAININGS, *EXPORTS, *programs, "decode", "decode_shard", "download_monolingual"}
