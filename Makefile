@@ -25,7 +25,7 @@ help:
 	@echo "make lint    what CI checks beside the tests; make format repairs most of it"
 	@echo "make picture docs/workflow.svg from docs/workflow.dot (needs graphviz)"
 	@echo "make leaderboard  the tables of README and docs/results from $(BOARD); RESULTS=results/demo adds its rows"
-	@echo "make clean   removes .venv and caches; results, work, logs and benchmarks stay"
+	@echo "make clean   removes .venv and caches; downloads, results, work, logs and benchmarks stay"
 
 setup: $(READY)
 
@@ -76,5 +76,5 @@ leaderboard: setup
 	$(BIN)/continuum leaderboard $(BOARD) $(RESULTS) --output $(BOARD) --pages $$(grep -l '<!-- leaderboard:' README.md docs/results/*.md)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

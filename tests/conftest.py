@@ -298,11 +298,14 @@ def _make_hollow_project(project: Path) -> None:
 
 @pytest.fixture(scope="session")
 def hollow_run(hollow_project, shared_folder) -> Path:
-    """A finished run of the experiment `smoke` by `hollow_project`; tests that change it copy it."""
-    folder = shared_folder / "hollow-run"
+    """A finished run of the experiment `smoke` by `hollow_project`; tests that change it copy it.
+
+    CONTINUUM_HOLLOW_RUN names a folder that has one, or is to get it.
+    """
+    folder = Path(os.environ.get("CONTINUUM_HOLLOW_RUN", shared_folder / "hollow-run"))
     with FileLock(f"{folder}.lock"):
         if not (folder / "results/smoke/report/index.html").exists():
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             words = ("--cores", "2", "--config", "experiment=smoke")
             process = snakemake(*words, snakefile=hollow_project / "Snakefile", folder=folder)
             assert process.returncode == 0, process.stderr

@@ -1,4 +1,7 @@
-"""The tutorials of docs/, whole: a reader writes their files and types their commands, each in a project of its own."""
+"""The tutorials of docs/, whole: a reader writes their files and types their commands, each in a project of its own.
+
+The experiments extend `smoke`: what they share with it is there, as after a run of `smoke`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tutorials
-from conftest import PROJECT
+from conftest import PROJECT, copy_of_run
 from stage_server import STAGE_SERVER
 
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -20,15 +23,18 @@ RUNS = {
     "first-search.md": ["results/momentum/report/index.html", "results/momentum/bundles/lvm/seed-1/bundle.json"],
     "first-analysis.md": ["results/copied/report/index.html", "results/copied/analysis/copied-words.json"],
 }
+# Folders of the recipe, which all experiments with it share.
+SHARED = ("raw", "corpus", "subwords", "encoded", "distilled", "systems", "chosen", "translations")
 
 
 @pytest.fixture
-def project(tmp_path) -> Path:
+def project(smoke_run, tmp_path) -> Path:
     """A copy of the project, where a tutorial has its reader start."""
     folder = tmp_path / "continuum"
     for name in ("config", "rules", "envs", "workflow_src"):
         shutil.copytree(PROJECT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(PROJECT / "Snakefile", folder)
+    copy_of_run(smoke_run, [f"results/smoke/{name}" for name in SHARED], folder)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""The command that a report recommends gives the translations shown beside it; so do those of all other rows."""
+"""The command that a report recommends gives the translations shown beside it; so do those of other rows."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.options import translate_command
 
 PLAN = Plan(load_experiment("smoke"))
+# One of each kind: the command names an engine, systems beside the bundle, and what dev chose.
+DECODES = {(decode.engine, bool(decode.tune), *decode.others): decode for decode in PLAN.loaded.decodes}
 TEN = 10
 
 
@@ -68,8 +70,8 @@ def test_the_default_of_the_recommended_bundle_is_the_row(page, smoke_run):
     assert {name: defaults[name] for name in chosen} == chosen
 
 
-@pytest.mark.parametrize("decode", PLAN.loaded.decodes, ids=lambda decode: f"{decode.system}-{decode.name}")
-def test_every_row_has_a_command_that_repeats_it(decode, smoke_run):
+@pytest.mark.parametrize("decode", DECODES.values(), ids=lambda decode: f"{decode.system}-{decode.name}")
+def test_a_row_has_a_command_that_repeats_it(decode, smoke_run):
     chosen = read_choice(smoke_run / PLAN.chosen(decode, 1)).chosen if decode.tune else {}
     export = engines()[decode.engine].exports
     folder = PLAN.finished_bundle(decode.system, 1, export)

@@ -439,8 +439,7 @@ def test_every_document_has_the_inputs_of_its_stage(tmp_path, monkeypatch):
 def test_every_rule_states_everything(tmp_path):
     """In files and in loops over what is declared alike."""
     (tmp_path / "telling.smk").write_text(TELLING.format(snakefile=str(PROJECT / "Snakefile")))
-    telling = tmp_path / "telling.smk"
-    process = snakemake("--dry-run", "--configfile", SMOKE, snakefile=telling, folder=tmp_path)
+    process = dry_run("--configfile", SMOKE, snakefile=tmp_path / "telling.smk", folder=tmp_path)
     rules = json.loads(re.search(r"^RULES (.*)$", process.stdout + process.stderr, re.MULTILINE)[1])
     programs = {metric.rule for metric in registry.metrics().values() if metric.program}
     assert rules.keys() > {*TRAININGS, *EXPORTS, *programs, "decode", "decode_shard", "download_monolingual"}
@@ -645,6 +644,8 @@ CHANGES = {
     "number of shards": ("distillation: {teacher: {shards: 5}}", AFTER_DISTILLATION | {"distill": 5}),
     "beam of distillation": ("distillation: {teacher: {beam: 3}}", AFTER_DISTILLATION),
     "size of the subwords": ("recipe: {subwords: {vocabulary_size: 250}}", AFTER_SUBWORDS),
+    "the longest training pairs": ("recipe: {max_length: 100}", AFTER_TEACHER | {"encode": 4}),
+    "training pairs that test has too": ("recipe: {held_out: remove}", AFTER_DOWNLOAD),
     "what is normalised": ("recipe: {normalisation: {max_characters: 200}}", AFTER_DOWNLOAD),
     "tokenised text": ("recipe: {tokenised: {de: moses}}", AFTER_DOWNLOAD),
     "placeholders": ("recipe: {placeholders: true}", AFTER_DOWNLOAD),
@@ -1044,41 +1045,41 @@ def test_a_thousand_decodes_are_planned_in_seconds(tmp_path):
 
 
 @pytest.mark.runs
-def test_decodes_in_shards(hollow_project, tmp_path):
+def test_decodes_in_shards(finished, hollow_project, tmp_path):
     whole = sharded(tmp_path, 3)
     expected = jobs(Plan(read_configuration(whole)))
     assert expected["decode_shard"] == 3 * expected["decode"] == 45
     assert scheduled("--configfile", whole, project=hollow_project, folder=tmp_path) == expected
+    copy = shutil.copytree(finished, tmp_path / "copy")
     words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
-    run_to_the_end(*words, project=hollow_project, folder=tmp_path, cores=2)
+    run_to_the_end(*words, project=hollow_project, folder=copy, cores=2)
     for count, expected in {1: {"decode": 1}, 3: {}, 4: {"decode_shard": 4, "decode": 1}}.items():
         other = ("translations", "--configfile", sharded(tmp_path, count, decodes=1))
-        assert scheduled(*other, project=hollow_project, folder=tmp_path) == expected
-    folder = tmp_path / "results/smoke/translations/teacher/seed-1/greedy"
+        assert scheduled(*other, project=hollow_project, folder=copy) == expected
+    folder = copy / "results/smoke/translations/teacher/seed-1/greedy"
     shard, text = folder / "test.shards/1-of-3.jsonl", folder / "test.txt"
     # A shard that no job needs any more is not made anew; one that is missing for the joining is, alone.
     words = ("translations", "--configfile", sharded(tmp_path, 3, decodes=1))
     shard.unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    assert scheduled(*words, project=hollow_project, folder=copy) == {}
     text.unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
+    assert scheduled(*words, project=hollow_project, folder=copy) == {"decode_shard": 1, "decode": 1}
     shard.write_text("decode")
     shard.with_suffix(".json").unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"decode_shard": 1, "decode": 1}
+    assert scheduled(*words, project=hollow_project, folder=copy) == {"decode_shard": 1, "decode": 1}
 
 
-@pytest.mark.runs
-def test_a_lost_shard_of_distillation_is_made_anew_alone(hollow_project, tmp_path):
+def test_a_lost_shard_of_distillation_is_made_anew_alone(finished, hollow_project, tmp_path):
     words = ("distilled", "--configfile", SMOKE)
-    run_to_the_end(*words, project=hollow_project, folder=tmp_path, cores=2)
-    folder = tmp_path / "results/smoke/distilled/teacher"
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    folder = copy / "results/smoke/distilled/teacher"
     (folder / "train.shards/1-of-2.jsonl").unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {}
+    assert scheduled(*words, project=hollow_project, folder=copy) == {}
     (folder / "train.en").unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path) == {"distill": 1, "merge_distilled": 1}
+    assert scheduled(*words, project=hollow_project, folder=copy) == {"distill": 1, "merge_distilled": 1}
     (folder / "train.shards/1-of-2.jsonl").write_text("distill")
     (folder / "train.shards/0-of-2.json").unlink()
-    assert scheduled(*words, project=hollow_project, folder=tmp_path)["distill"] >= 1
+    assert scheduled(*words, project=hollow_project, folder=copy)["distill"] >= 1
 
 
 def own_text(folder: Path, splits: Iterable[str] = ("train", "dev", "test"), **settings: Any) -> None:

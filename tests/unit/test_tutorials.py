@@ -70,7 +70,7 @@ def parallel(use_package, training_words, export_words, run_stage, tmp_path_fact
     plan = Plan(read_configuration("parallel.yaml"))
     system = plan.loaded.systems["parallel"]
     training = {"max_steps": 60, "batch_tokens": 300, "learning_rate": 0.005, "warmup_steps": 5, "validate_every": 20}
-    settings = {"name": "parallel", "family": "parallel", "preset": "miniature", "data": "raw"}
+    settings = {"name": "parallel", "family": "position-wise", "preset": "miniature", "data": "raw"}
     settings |= {part: getattr(system, part).model_dump(mode="json") for part in ("model", "objective")}
     settings |= {"training": training, "bleu_tokeniser": "13a"}
     folder = tmp_path_factory.mktemp("trained")
@@ -83,13 +83,15 @@ def test_the_family_is_planned(parallel):
     plan, _ = parallel
     names = [decode.name for decode in plan.loaded.decodes if decode.system == "parallel"]
     assert names == ["all-at-once", "all-at-once-longer0.1", "chosen"]
-    assert jobs(plan)["train_parallel"] == 1 and jobs(plan)["choose_settings"] == 1
+    assert jobs(plan)["train_position_wise"] == 1 and jobs(plan)["choose_settings"] == 1
     operations = Operations(plan, Sizes(600, 12.0))
     decode = next(decode for decode in plan.loaded.decodes if decode.system == "parallel")
     trained, decoded = Work("parallel", 12.0, training=True), Work("parallel", 12.0, searches=(decode.values,))
     assert operations.of(trained) > operations.of(decoded) > 0
     process = dry_run("--configfile", "parallel.yaml", "--quiet", "rules", folder=Path.cwd())
-    assert process.returncode == 0 and re.search(r"^train_parallel +1$", process.stdout + process.stderr, re.MULTILINE)
+    assert process.returncode == 0 and re.search(
+        r"^train_position_wise +1$", process.stdout + process.stderr, re.MULTILINE
+    )
 
 
 def test_the_family_learns_and_says_so(parallel):
@@ -131,8 +133,8 @@ def test_the_family_translates_as_the_tutorial_says(parallel, tiny, run_stage, t
 @pytest.mark.gpu
 def test_the_family_is_measured_on_a_gpu_as_on_the_cpu(parallel):
     config = parallel[0].loaded.systems["parallel"].model
-    model = build("parallel", config, {"source": 13, "target": 11, "joint": False}).eval()
-    objective, validation = build_objective("parallel", {}), build_validation("parallel", {}, None, {})
+    model = build("position-wise", config, {"source": 13, "target": 11, "joint": False}).eval()
+    objective, validation = build_objective("position-wise", {}), build_validation("position-wise", {}, None, {})
     computed = []
     for device in map(torch.device, ("cpu", "cuda")):
         batch = pairs([4, 1, 6], [3, 5, 1]).to(device)
@@ -145,7 +147,7 @@ def test_the_family_is_measured_on_a_gpu_as_on_the_cpu(parallel):
 
 def test_the_family_keeps_the_contract_of_every_family(parallel, tmp_path):
     environment = os.environ | {"CONTINUUM_PLUGINS": "parallel_mt", "CONTINUUM_PLUGIN_PATH": str(Path.cwd())}
-    command = pytest_command(tmp_path, "-q", "--family", "parallel", "tests/test_families.py")
+    command = pytest_command(tmp_path, "-q", "--family", "position-wise", "tests/test_families.py")
     process = subprocess.run(command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=400)
     assert process.returncode == 0, process.stdout[-3000:]
     assert int(re.search(r"(\d+) passed", process.stdout)[1]) >= 10

@@ -1,5 +1,5 @@
-"""The `continuum` command: translate text, plan, estimate or check an experiment, compare, collect or verify results,
-write a language model for other tools.
+"""The `continuum` command: translate text; plan, estimate or check an experiment, preview its cleaning; compare,
+collect or verify results; write a language model for other tools.
 
 Commands start fast where they import no PyTorch. `translate` and `export-arpa` import it, `estimate` and `plan` where
 they count operations for the first time, and `check` with a plug-in.

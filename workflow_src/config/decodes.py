@@ -36,8 +36,8 @@ def resolve_decodes(
         if count > 1:
             raise ConfigError("decodes", problem=f"{system} has two named {name}", hint="give one of them a name")
     for decode in decodes:
-        if config.runtime.device == "cpu" and "cpu" not in engines()[decode.engine].devices:
-            problem = f"engine {decode.engine} of decode {decode.name} needs a GPU"
+        if config.runtime.device == "cpu" and not decode.runs_on("cpu"):
+            problem = f"engine {decode.engine_word} of decode {decode.name} needs a GPU"
             raise ConfigError("runtime.device", "cpu", problem=problem, hint="change it, or remove the engine")
     return tuple(decodes)
 
@@ -99,22 +99,22 @@ def _decodes(
                 decode_name = _name(section, settings, listed, part)
             except ConfigError as error:
                 raise error.within(where) from error
-            decodes.append(
-                Decode(
-                    system=system.name,
-                    search=search.name,
-                    name=decode_name,
-                    values=settings,
-                    engine=engine.name,
-                    compute_type=compute_type,
-                    # `test` stands for all test sets.
-                    splits=tuple(name for s in section.splits for name in (test_sets if s == TEST else (s,))),
-                    batch=section.batch,
-                    shards=section.shards,
-                    tune={name: list(dict.fromkeys(getattr(s, name) for s in tried[1:])) for name in tune},
-                    tune_by=section.tune_by,
-                )
-            )
+            fields_of_decode = {
+                "system": system.name,
+                "search": search.name,
+                "name": decode_name,
+                "values": settings,
+                "engine": engine.name,
+                "compute_type": compute_type,
+                # `test` stands for all test sets.
+                "splits": tuple(name for s in section.splits for name in (test_sets if s == TEST else (s,))),
+                "batch": section.batch,
+                "shards": section.shards,
+                "tune": {name: list(dict.fromkeys(getattr(s, name) for s in tried[1:])) for name in tune},
+                "tune_by": section.tune_by,
+            }
+            # Settings and systems may make a name that is too long for names of files.
+            decodes.append(parse(Decode, fields_of_decode, where))
     _check_candidates(search, all_tried, where)
     return decodes
 

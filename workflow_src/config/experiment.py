@@ -18,6 +18,7 @@ from workflow_src.config.training import TrainingConfig
 from workflow_src.errors import ConfigError
 from workflow_src.registry import distilling_search
 from workflow_src.spec import UNKNOWN, Frozen, SearchSettings, parse
+from workflow_src.spec.settings import PART, PART_CHARACTERS
 
 Protocol = Literal["cpu-1-thread", "cpu-all-threads", "gpu"]
 # Repetitions that are removed: none, those of words of the joined text, or of subwords before they are joined.
@@ -41,7 +42,7 @@ def removal(autoregressive: bool, means_repetitions: bool, configured: Removal |
 NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
-DecodeName = Annotated[str, named(r"[a-z0-9][a-z0-9._-]*", "small letters, digits, -, _ and .")]
+DecodeName = Annotated[str, named(rf"[A-Za-z0-9]{PART.pattern}", PART_CHARACTERS)]
 # The range that every random-number generator accepts.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]

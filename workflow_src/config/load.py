@@ -73,7 +73,7 @@ def load_composed(raw: dict[str, Any]) -> Loaded:
         _check_references(normalisation, recipe.target)
     cleaning = _cleaning(config, dataset)
     systems = resolve_systems(config)
-    _check_split(dataset, (config.recipe.source, config.recipe.target), systems)
+    _check_split(dataset, (config.recipe.source, config.recipe.target))
     check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)
@@ -223,25 +223,8 @@ def _check_parts(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
                 raise ConfigError(where, problem=f"{count} texts in {languages[0]}, the source", allowed="one")
 
 
-def _check_split(dataset: DatasetConfig, languages: tuple[str, str], systems: dict[str, System]) -> None:
-    """Check that a split is by a language of the direction, and that every system can read the longest sentence of its
-    dev and test. Raises ConfigError.
-
-    A sentence has at most one subword more than characters; an end symbol follows.
-    """
-    if dataset.split is None:
-        return
+def _check_split(dataset: DatasetConfig, languages: tuple[str, str]) -> None:
+    """Check that a split is by a language of the direction. Raises ConfigError."""
     if isinstance(dataset.split, GroupSplit) and dataset.split.key_language not in (None, *languages):
         where = f"split.key_language of dataset {dataset.name}"
         raise ConfigError(where, dataset.split.key_language, problem="not in the direction", allowed=languages)
-    longest = dataset.split.longest
-    for name, system in systems.items():
-        positions = getattr(system.model, "max_positions", None)
-        if positions is not None and longest + 2 > positions:
-            raise ConfigError(
-                f"systems.{name}.model.max_positions",
-                positions,
-                problem=f"the split of dataset {dataset.name} takes sentences of up to {longest} characters",
-                allowed=f"{longest + 2} or more",
-                hint=f"raise it, or set split.longest of the dataset to {max(positions - 2, 1)}",
-            )

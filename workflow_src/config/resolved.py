@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from workflow_src.config.datasets import DatasetConfig
-from workflow_src.config.experiment import DecodeOptions, Removal, SystemFields, WorkflowConfig, removal
+from workflow_src.config.experiment import DecodeName, DecodeOptions, Removal, SystemFields, WorkflowConfig, removal
 from workflow_src.config.metrics import Measured
 from workflow_src.config.preparation import NormalisationConfig
 from workflow_src.config.roles import decoded, named_systems
@@ -165,7 +165,7 @@ class Decode(DecodeOptions):
     # A job that decodes a single bundle needs no names.
     system: str = ""
     search: str
-    name: str = ""
+    name: DecodeName = ""
     values: SerializeAsAny[SearchSettings]
     splits: tuple[str, ...] = ()
     # What computes it, our own code or another library, and in which of its precisions, where it has several.
@@ -222,6 +222,10 @@ class Decode(DecodeOptions):
     def engine_word(self) -> str:
         """The word for its engine with its precision, such as `ctranslate2-int8`."""
         return engines()[self.engine].word(self.compute_type)
+
+    def runs_on(self, device: str) -> bool:
+        """Whether it can be computed on "cpu" or "cuda": engines have kinds of devices, and float16 is for GPUs."""
+        return device in engines()[self.engine].devices and (device, self.compute_type) != ("cpu", "float16")
 
     @property
     def others(self) -> dict[str, str]:

@@ -21,6 +21,7 @@ from workflow_src.data.tables import record_rows, table_rows
 from workflow_src.data.unpack import Archives, reported
 from workflow_src.errors import MISSING, ArtifactError, ConfigError, DeclarationError, nearest, readable, short_repr
 from workflow_src.records.atomic import read_json
+from workflow_src.records.checked import Lenient, read_file
 from workflow_src.registry import import_object
 from workflow_src.spec import Frozen, Generator
 
@@ -309,6 +310,26 @@ def check_named_files(files: Iterable[tuple[str, str]]) -> None:
     for setting, path in files:
         if not Path(path).is_file():
             raise ConfigError(setting, path, problem=f"it {_problem(path)}", hint=f"change the path{_relative(path)}")
+
+
+class _Encoded(Lenient):
+    """The description of an encoded text, as far as it is read here."""
+
+    longest: int = 0
+
+
+def unreadable_test_sets(plan: Plan) -> list[str]:
+    """Encoded test sets with a sentence that some model of the plan cannot read, as where models had more positions
+    when they were encoded. Encoding them again refuses the sentence."""
+    return [file for file in plan.checked_test_sets if _longest_encoded(file) > plan.longest]
+
+
+def _longest_encoded(summary: str) -> int:
+    """Subwords of the longest sentence of an encoded text; 0 where it is not there, or does not say."""
+    try:
+        return read_file(_Encoded, summary).longest
+    except ArtifactError:
+        return 0
 
 
 def _problem(path: str) -> str:

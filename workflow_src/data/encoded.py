@@ -72,9 +72,9 @@ def write(
     """Write pairs of (source ids, target ids) as they come, some at a time; returns the content of PREFIX.json.
 
     Ids take 2 bytes where the larger vocabulary has at most 65,536 entries, else 4. `summary` is kept in PREFIX.json
-    beside the counts (pairs, source_tokens, target_tokens; no end symbols) and the digest; it may be a mapping that
-    fills while the sentences are consumed. Its provenance, if it has one, gets the digests of the files. Files appear
-    by renaming, PREFIX.json last.
+    beside the counts (pairs, source_tokens, target_tokens, subwords of the longest sentence; no end symbols) and the
+    digest; it may be a mapping that fills while the sentences are consumed. Its provenance, if it has one, gets the
+    digests of the files. Files appear by renaming, PREFIX.json last.
 
     Raises InputError when an id does not fit.
     """
@@ -89,7 +89,7 @@ def write(
         while block := list(itertools.islice(pairs, CHUNK)):
             writers["source"].append([source for source, _ in block])
             writers["target"].append([target for _, target in block])
-        counts = {}
+        counts = {"longest": 0}
         digest = hashlib.sha256(dtype.str.encode())
         for side, writer in writers.items():
             offsets = writer.offsets()
@@ -98,6 +98,7 @@ def write(
             tables[side].write(offsets.data.cast("B"))
             digest.update(writer.digest.digest())
             counts[f"{side}_tokens"] = int(offsets[-1])
+            counts["longest"] = max(counts["longest"], int(np.diff(offsets).max(initial=0)))
         # Once the first file is replaced, an older corpus of this name is incomplete.
         description.unlink(missing_ok=True)
     content = {

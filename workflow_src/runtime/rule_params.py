@@ -165,7 +165,7 @@ class RuleParams:
             of=["text"],
             subwords=folder_of("input.subwords"),
             # No result depends on it: longer sentences end the job.
-            longest=lambda _job: self.plan.longest,
+            longest=lambda job: self.plan.longest_encoded(job.wildcards.text, job.wildcards.split),
             languages=self.languages,
             output_prefix=prefix_of("output.summary"),
         )

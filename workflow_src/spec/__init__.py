@@ -1,5 +1,5 @@
 # ruff: noqa: F401
-"""Declarations: model families, searches, engines, metrics, analyses, and the roles between systems.
+"""Declarations: families, searches, engines, metrics, analyses, filters, generators; the roles between systems.
 
 Configuration, names of files, command-line options, choices on dev, costs, labels and looks of a member all follow from
 its declaration. Code is named as "module:object" and is imported inside of jobs only, so that planning needs no torch.

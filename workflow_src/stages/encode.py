@@ -75,7 +75,7 @@ class Inputs(JobInputs):
     split: str = Field(description="train, dev or a test set")
     corpus_summary: Path | None = Field(None, description="corpus.json, with the origin of lines of dev and test")
     measured: Path | None = Field(None, description="description of the encoded raw pairs, which fixed max_length")
-    longest: int | None = Field(None, description="subwords of a sentence that every model can read")
+    longest: int | None = Field(None, description="subwords that a sentence may have at most, else the job is refused")
     threads: int = Field(1, gt=0, description="processes that work side by side")
 
 
@@ -202,7 +202,7 @@ def reason_to_drop(pair: Pair, max_length: int) -> str | None:
     return None
 
 
-def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
+def refusal(rows: list[tuple[int, int, int]], inputs: Inputs, max_length: int) -> ArtifactError:
     """The error for pairs that some model cannot read, by row from 0, side that is too long, and its subwords."""
     texts = inputs.source, inputs.target
     row, side, subwords = rows[0]
@@ -211,7 +211,7 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs) -> ArtifactError:
     if inputs.split == "train":
         return ArtifactError(
             name,
-            f"has {subwords:,} subwords, which recipe.max_length, {inputs.settings.max_length:,}, allows, and {limit}",
+            f"has {subwords:,} subwords, which recipe.max_length, {max_length:,}, allows, and {limit}",
             f"lower recipe.max_length to {inputs.longest}, or raise model.max_positions",
             line=number,
         )
@@ -239,8 +239,6 @@ def usable_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) ->
     Raises ArtifactError, behind the last pair, where models cannot read some, or where none is left.
     """
     training = inputs.split == "train"
-    # Trainings leave out what their models cannot read, unless the user's number asks for it.
-    refuses = not training or inputs.settings.max_length != AUTO
     empty = True
     too_long: list[tuple[int, int, int]] = []
     for row, pair in enumerate(encoded_pairs(inputs, max_length, lines, counts)):
@@ -250,12 +248,12 @@ def usable_pairs(inputs: Inputs, max_length: int, lines: int, counts: Counts) ->
             counts.dropped[reason] += 1
             continue
         subwords_of_longer, side = max((len(ids), side) for side, ids in enumerate(pair))
-        if refuses and inputs.longest is not None and subwords_of_longer > inputs.longest:
+        if inputs.longest is not None and subwords_of_longer > inputs.longest:
             too_long.append((row, side, subwords_of_longer))
         empty = False
         yield pair
     if too_long:
-        raise refusal(too_long, inputs)
+        raise refusal(too_long, inputs, max_length)
     if empty:
         problem = f"have no pair left to train on: {', '.join(f'{n} {reason}' for reason, n in counts.dropped.items())}"
         fix = f"check them, and recipe.max_length, which is {max_length}"

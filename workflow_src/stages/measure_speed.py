@@ -128,12 +128,6 @@ def protocols(requested: Sequence[str], device: str | None, threads: int) -> lis
     return on_gpu + on_cpu
 
 
-def runs_on(row: Decode, device: str) -> bool:
-    """Whether a row can be computed there: float16 is for GPUs, and ONNX Runtime serves on CPUs here."""
-    device_type = device.split(":")[0]
-    return device_type in engines()[row.engine].devices and not (device_type == "cpu" and row.compute_type == "float16")
-
-
 def orders(rows: Sequence[Decode], folders: Folders, protocol: TimingProtocol, precision: str) -> dict[str, Order]:
     """Folders and settings for the process of each engine, by engine."""
     by_engine: dict[str, Order] = {}
@@ -238,7 +232,7 @@ def measure(
     reference: Key | None,
 ) -> Measurement:
     """All figures under one protocol, its conditions, and the rows that could not be timed, with the reasons."""
-    rows = [row for row in rows if runs_on(row, protocol.device)]
+    rows = [row for row in rows if row.runs_on(protocol.device.split(":")[0])]
     timings = timing.Timings({}, [], 0)
     lengths: list[int] = []
     device_infos: dict[str, DeviceInfo] = {}

@@ -297,9 +297,18 @@ def test_a_wrong_field_is_named_where_it_is_written_for_one_decode_or_for_all(de
         load_smoke({"decode_defaults": defaults, "decodes": [TEACHER | decode]})
 
 
-def test_a_machine_without_the_gpu_that_an_engine_needs_is_refused():
-    with refuses(setting="runtime.device", value="cpu", mentions=("cuda_graphs",)):
-        load_smoke({"decodes": [TEACHER | {"engine": "cuda_graphs"}], "runtime": {"device": "cpu"}})
+@pytest.mark.parametrize("engine", ["cuda_graphs", "ctranslate2-float16"])
+def test_a_machine_without_the_gpu_that_an_engine_needs_is_refused(engine):
+    with refuses(setting="runtime.device", value="cpu", mentions=(engine,)):
+        load_smoke({"decodes": [TEACHER | {"engine": engine}], "runtime": {"device": "cpu"}})
+
+
+def test_a_made_name_that_is_too_long_for_files_is_refused():
+    given = {"beam": 2, "name": "n" * 95, "length_penalty": [0.5, 0.75]}
+    decode = {"system": "teacher", "search": "beam"} | given
+    with refuses(setting="decodes[0].name", value=given["name"] + "-penalty0.5"):
+        load_smoke({"decodes": [decode]})
+    load_smoke({"decodes": [decode | {"length_penalty": 0.5}]})
 
 
 def readme() -> tuple[dict[str, Any], dict[str, Any], str]:
@@ -428,26 +437,14 @@ def test_texts_that_no_rule_can_read_are_refused_before_anything_runs(part, fiel
         load(SMOKE | {"recipe": {"name": "mine", "dataset": OWN | {"train": [part]}, "source": "de", "target": "en"}})
 
 
-@pytest.mark.parametrize(("longest", "positions"), [(500, 501), (100, 101), (1, 2)])
-def test_a_split_that_takes_longer_sentences_than_a_model_reads_is_refused(longest, positions):
-    part = {"texts": {"de": "my.de", "en": "my.en"}}
-    dataset = OWN | {"train": [part], "split": OWN["split"] | {"longest": longest}}
+def test_a_split_may_take_sentences_of_more_characters_than_a_model_has_positions():
+    """Encoding counts their subwords."""
+    dataset = OWN | {"train": [{"texts": {"de": "my.de", "en": "my.en"}}], "split": OWN["split"] | {"longest": 500}}
     recipe = {"name": "mine", "dataset": dataset, "source": "de", "target": "en"}
-
-    def loaded(positions):
-        systems = {"teacher": SMOKE["systems"]["teacher"] | {"model": {"max_positions": positions}}}
-        decodes = [{"system": "teacher", "search": "greedy"}]
-        return load({"experiment": "mine", "recipe": recipe, "systems": systems, "decodes": decodes})
-
-    with pytest.raises(ConfigError) as refused:
-        loaded(positions)
-    assert (refused.value.setting, refused.value.value) == ("systems.teacher.model.max_positions", positions)
-    assert refused.value.allowed == f"{longest + 2} or more" and str(max(positions - 2, 1)) in refused.value.hint
-    assert loaded(longest + 2).dataset.split.longest == longest
-    # Own dev and test are looked at when they are encoded.
-    complete = dataset | {"split": None, "dev": [part], "test": [part]}
-    recipe["dataset"] = complete
-    assert loaded(positions).dataset.split is None
+    systems = {"teacher": SMOKE["systems"]["teacher"] | {"model": {"max_positions": 128}}}
+    decodes = [{"system": "teacher", "search": "greedy"}]
+    loaded = load({"experiment": "mine", "recipe": recipe, "systems": systems, "decodes": decodes})
+    assert loaded.dataset.split.longest > loaded.systems["teacher"].model.max_positions
 
 
 def test_long_values_are_cut_in_messages():

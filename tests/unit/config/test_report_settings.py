@@ -53,6 +53,24 @@ def test_the_order_of_systems_and_test_sets_is_kept():
     assert list(again.loaded.systems) == ["teacher", "b", "a"] and again.loaded.test_sets == ("test", "news")
 
 
+def test_a_dataset_with_scores_that_a_filter_reads_is_shown():
+    part = {"table": "pairs.tsv", "columns": {"de": 0, "en": 1}, "score_column": 2}
+    dataset = reports.dataset(test=1) | {"train": [part]}
+    recipe = reports.RECIPE | {"dataset": dataset, "clean": {"score": {"minimum": 0.5}}}
+    decodes = {("teacher", "greedy"): {"search": "greedy"}}
+    plan = Plan(load(reports.configuration(decodes, {"teacher": reports.SYSTEMS["teacher"]}, recipe=recipe)))
+    settings = plan.settings_report()
+    again = shown_plan(json.loads(settings))
+    assert shown(again) == shown(plan) and again.settings_report() == settings
+
+
+@pytest.mark.parametrize("ratio", [1e20, 1e-7])
+def test_a_report_takes_names_that_settings_make(ratio):
+    decodes = [{"system": "teacher", "search": "beam", "beam": 2, "max_length_ratio": ratio}]
+    plan = Plan(load_experiment("demo", decodes=decodes))
+    assert shown(shown_plan(json.loads(plan.settings_report()))) == shown(plan)
+
+
 LIST = {"system": "lvm", "search": "delta", "steps": [1, 2]}
 
 

@@ -280,6 +280,14 @@ def test_text_of_one_language_that_cannot_be_used(changes, fields):
 LIKELY = {"systems": {"ctc": {"data": {"likely-by-teacher": 1, "distilled-by-teacher": 1}}}}
 
 
+def test_raw_pairs_are_short_enough_for_systems_that_score_them():
+    plain, scoring = (plan_with(changes | {"recipe": {"max_length": "auto"}}) for changes in ({}, LIKELY))
+    assert plain.longest_encoded("raw", "train") is None
+    assert scoring.longest_encoded("raw", "train") == scoring.system("teacher").model.max_positions - 1
+    assert scoring.longest_encoded("distilled-by-teacher", "train") is None
+    assert plain.longest_encoded("raw", "test") == plain.longest
+
+
 def test_likely_pairs_are_kept_of_the_encoded_ones():
     plan = plan_with(LIKELY | {"likelihood": {"teacher": {"keep": 0.8, "shards": 2}}})
     assert plan.scorers == ["teacher"] and plan.teachers == ["teacher"] and plan.distilled == [("teacher", "train")]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pytest
 from stage_words import start_stage
@@ -195,9 +196,11 @@ def test_files_of_another_kind_are_refused_by_their_names(texts, refusal, conten
     assert f"{other} cannot be used (" in refusal("test", more=more)
 
 
-def test_max_length_auto_leaves_it_to_trainings_what_models_can_read(models, tmp_path):
-    pairs_of_lengths(tmp_path, [1, 90])
-    assert len(run(models, tmp_path, "train", "auto", more=["--longest", "63"])) == 2
+def test_pairs_that_max_length_auto_keeps_may_be_too_long(models, texts, refusal):
+    pairs_of_lengths(texts, [1, 90])
+    assert len(run(models, texts, "train", "auto")) == 2
+    shutil.rmtree(texts / "out")
+    assert "lower recipe.max_length to 63" in refusal("train", "auto", more=["--longest", "63"])
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8192])

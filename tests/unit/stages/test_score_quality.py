@@ -126,5 +126,6 @@ def test_what_became_of_placeholders_is_summed(files, capsys):
         "missing": 1,
         "dropped": 2,
     }
-    assert "of 3 placeholders, 1 missing, 0 surplus; 2 symbols dropped" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert all(count in message for count in ("3 placeholders", "1 missing", "2 dropped"))
     assert "placeholders" not in _run(_words(files, lines, lines, ["a", "b"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from workflow_src.config.datasets import RawText
 from workflow_src.config.experiment import DistillationConfig, LikelihoodConfig
@@ -47,8 +48,21 @@ class Graph(Paths):
     @property
     def longest(self) -> int:
         """Subwords of a sentence that every system can read, without its end symbol."""
+        return self._longest_of(self.loaded.systems)
+
+    def longest_encoded(self, text: str, split: str) -> int | None:
+        """Subwords of a sentence of an encoded text at most, without its end symbol; None: any number.
+
+        Where `max_length` is auto, trainings leave out what their models cannot read. Systems that score the raw pairs
+        read all of them.
+        """
+        if split != "train" or self.recipe.max_length != AUTO:
+            return self.longest
+        return self._longest_of(self.scoring) if text == RAW and self.scoring else None
+
+    def _longest_of(self, systems: Iterable[str]) -> int:
         # Models made elsewhere have subwords of their own.
-        models = [system.model for system in self.loaded.systems.values() if not system.family.imported]
+        models = [self.system(name).model for name in systems if not self.system(name).family.imported]
         # Families that are counted, not trained by updates, read sentences of any length.
         return min((m.max_positions for m in models if hasattr(m, "max_positions")), default=2**31) - 1
 

@@ -357,6 +357,8 @@ class Plan(Inputs):
         # A dataset of this kind has a hint, which no report shows.
         hint = {"folder_hint": "see the dataset"} if self.loaded.dataset.kind == "folder" else {}
         fields = {"name", "source", "target", "placeholders", "tokenised", "bleu_tokeniser", "normalisation"}
+        # Without a filter that reads it, a column of scores is refused.
+        fields |= {"clean"} if self.loaded.needs_scores else set()
         recipe = self.recipe.model_dump(mode="json", include=fields, exclude_defaults=True)
         texts = {"distilled": self.own_distilled} if self.own_distilled else {}
         texts |= {"monolingual": self._dump(self.recipe)["monolingual"]} if self.reads_monolingual else {}
