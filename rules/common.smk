@@ -43,7 +43,7 @@ from workflow_src.config import Plan, costs
 from workflow_src.config.experiment import with_text_keys
 from workflow_src.config.files import CONFIG_FOLDER, experiment_file, experiment_names, read_yaml
 from workflow_src.config.load import check_own_name, composed, load_composed
-from workflow_src.data.corpus import check_named_files, check_own_texts, unreadable_test_sets
+from workflow_src.data.corpus import check_named_files, check_own_texts, unreadable_texts
 from workflow_src.data.download import changed_sum
 from workflow_src.records.configuration import keep_configuration, keep_files, kept_configuration, replaced_report
 from workflow_src.records.dates import check_dates, contents
@@ -136,10 +136,10 @@ COUNTED = {family.training_rule for family in families().values() if family.fit}
 PROGRAMS = [metric for metric in metrics().values() if metric.program]
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 # A bundle has weights and subwords whose names differ by system, so that no rule declares them as outputs. Where one is
-# lost, its bundle is made anew. No rule compares the positions of models with a text either: a test set with a sentence
-# that is too long is encoded again, which ends the run before trainings.
+# lost, its bundle is made anew. No rule compares the positions of models with a text either: one with a sentence that is
+# too long is encoded again, which ends the run before trainings.
 BUNDLE_FILES = [*(plan.exported_file(*bundle) for bundle in plan.finished), *plan.finished_bundles]
-AGAIN = [*filter(lost_files, BUNDLE_FILES), *unreadable_test_sets(plan)]
+AGAIN = [*filter(lost_files, BUNDLE_FILES), *unreadable_texts(plan)]
 if AGAIN and snakemake_parts.is_main(workflow):
     snakemake_parts.force(AGAIN)
 

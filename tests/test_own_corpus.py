@@ -14,6 +14,7 @@ from configurations import read_configuration
 from conftest import PROJECT, dry_run, scheduled, snakemake
 
 from workflow_src import cli
+from workflow_src.config import Plan
 from workflow_src.data.toy import grammar
 
 PAGE = (PROJECT / "docs/your-own-corpus.md").read_text(encoding="utf-8")
@@ -97,6 +98,7 @@ def test_more_systems_train_no_system_of_the_first_file_anew(folder):
     mine, more = (read_configuration(name).systems for name in ("mine.yaml", "more.yaml"))
     assert more.keys() - mine.keys() == {"graph", "one-pass-bigrams"}
     assert {name: more[name] for name in mine} == mine
+    assert Plan(read_configuration("more.yaml")).loaded.systems.keys() == more.keys()
 
 
 def test_the_run_has_jobs_for_every_text(folder):

@@ -22,8 +22,8 @@ from workflow_src.serving.bundle import read_bundle
 from workflow_src.serving.options import translate_command
 
 PLAN = Plan(load_experiment("smoke"))
-# One of each kind: the command names an engine, systems beside the bundle, and what dev chose.
-DECODES = {(decode.engine, bool(decode.tune), *decode.others): decode for decode in PLAN.loaded.decodes}
+# One of each kind: the command names a search, an engine, systems beside the bundle, and what dev chose.
+DECODES = {(row.search, row.engine_word, bool(row.tune), *row.others): row for row in PLAN.loaded.decodes}
 TEN = 10
 
 

@@ -305,7 +305,7 @@ def test_a_finished_run_matches_and_every_file_of_it_is_checked(run):
 
 
 def one_of_every_kind(run: Path) -> list[Path]:
-    """Files of a stage are checked alike; that all are is looked at above."""
+    """The test above sees that every file is checked; files of one stage are checked alike."""
     kinds = {(path.relative_to(run).parts[2], path.name): path for path in files_of(run)}
     assert len(kinds) > 60
     return list(kinds.values())

@@ -693,6 +693,20 @@ def test_changes_that_alter_no_result_rerun_nothing(finished, hollow_project, tm
     assert scheduled(*words, project=hollow_project, folder=finished) == {}
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_references_that_a_model_cannot_read_are_encoded_again(split, finished, hollow_project, tmp_path):
+    """As after a change of `max_positions`: encoding refuses them before a training."""
+    readable = Plan(load_experiment("smoke")).longest
+    description = Path(f"results/smoke/encoded/raw/{split}.json")
+    copy = shutil.copytree(finished, tmp_path / "copy")
+    date = (copy / description).stat()
+    for longest, expected in ((readable, {}), (readable + 1, {"encode": 1})):
+        (copy / description).write_text(json.dumps({"longest": longest}))
+        os.utime(copy / description, ns=(date.st_atime_ns, date.st_mtime_ns))
+        words = (str(description), "--configfile", SMOKE)
+        assert scheduled(*words, project=hollow_project, folder=copy) == expected
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_reruns_what_it_touches_and_nothing_else(change, finished, hollow_project, tmp_path):
     text, expected = CHANGES[change]

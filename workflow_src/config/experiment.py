@@ -42,7 +42,7 @@ def removal(autoregressive: bool, means_repetitions: bool, configured: Removal |
 NAME = r"[a-z0-9][a-z0-9_-]*"
 ExperimentName = Annotated[str, named(NAME, "small letters, digits, - and _")]
 SystemName = Annotated[str, named(NAME, "small letters, digits, - and _")]
-DecodeName = Annotated[str, named(rf"[A-Za-z0-9]{PART.pattern}", PART_CHARACTERS)]
+DecodeName = Annotated[str, named(rf"[A-Za-z0-9]{PART.pattern}", f"{PART_CHARACTERS}, the first a letter or digit")]
 # The range that every random-number generator accepts.
 Seed = Annotated[int, Field(ge=0, lt=2**31)]
 Package = Annotated[str, matching(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a package as Python imports it, such as my_package")]

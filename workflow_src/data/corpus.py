@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from workflow_src.config.datasets import DatasetFiles
 from workflow_src.config.parts import MemoryPart, RecordsPart, TablePart, TextPart, file_and_members
-from workflow_src.config.texts import MONOLINGUAL
+from workflow_src.config.texts import MONOLINGUAL, RAW
 from workflow_src.data.formats import START, Contents, compression
 from workflow_src.data.lines import count_lines, decoded
 from workflow_src.data.markup import Segment, has_source_and_references, same_segments, segments, without_markup
@@ -318,10 +318,12 @@ class _Encoded(Lenient):
     longest: int = 0
 
 
-def unreadable_test_sets(plan: Plan) -> list[str]:
-    """Encoded test sets with a sentence that some model of the plan cannot read, as where models had more positions
-    when they were encoded. Encoding them again refuses the sentence."""
-    return [file for file in plan.checked_test_sets if _longest_encoded(file) > plan.longest]
+def unreadable_texts(plan: Plan) -> list[str]:
+    """Descriptions of encoded references with a sentence that some model of the plan cannot read, as where models had
+    more positions when they were encoded. Encoding them again refuses the sentence."""
+    longest = {split: plan.longest_encoded(RAW, split) for split in ("train", *plan.loaded.held_out)}
+    allowed = {f"{plan.encoded(RAW, split)}.json": length for split, length in longest.items() if length is not None}
+    return [file for file, length in allowed.items() if _longest_encoded(file) > length]
 
 
 def _longest_encoded(summary: str) -> int:

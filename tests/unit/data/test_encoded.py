@@ -1,6 +1,5 @@
 import json
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,9 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from refusals import fields_of
 
-from workflow_src.config import Plan, load_experiment
 from workflow_src.data import encoded
-from workflow_src.data.corpus import unreadable_test_sets
 from workflow_src.data.encoded import EncodedCorpus
 from workflow_src.errors import ArtifactError, InputError
 from workflow_src.records.checked import other_format
@@ -43,21 +40,6 @@ def test_gives_back_what_was_written(tmp_path_factory, pairs):
     assert corpus.summary["source_tokens"] == sum(map(len, sources))
     assert corpus.summary["longest"] == max(map(len, sources + targets), default=0)
     assert corpus.summary["note"] == "n"
-
-
-def test_encoded_test_sets_with_a_sentence_that_is_too_long_for_a_model_are_found(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    plan = Plan(load_experiment("smoke"))
-    (summary,) = plan.checked_test_sets
-    assert unreadable_test_sets(plan) == []
-    Path(summary).parent.mkdir(parents=True)
-    for content, found in (
-        ({}, []),
-        ({"longest": plan.longest}, []),
-        ({"longest": plan.longest + 1}, [summary]),
-    ):
-        Path(summary).write_text(json.dumps(content))
-        assert unreadable_test_sets(plan) == found
 
 
 def test_ids_take_two_bytes_where_they_fit(tmp_path):
