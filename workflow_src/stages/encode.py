@@ -207,7 +207,7 @@ def refusal(rows: list[tuple[int, int, int]], inputs: Inputs, max_length: int) -
     texts = inputs.source, inputs.target
     row, side, subwords = rows[0]
     name, number = str(texts[side]), row + 1
-    limit = f"the models of this experiment take at most {inputs.longest:,} (model.max_positions without an end symbol)"
+    limit = f"models that read it take at most {inputs.longest:,} (model.max_positions without an end symbol)"
     if inputs.split == "train":
         return ArtifactError(
             name,
