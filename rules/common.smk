@@ -139,9 +139,8 @@ EXPORTING = [engine for engine in engines().values() if engine.exports]
 # lost, its bundle is made anew. No rule compares the positions of models with a text either: one with a sentence that is
 # too long is encoded again, which ends the run before trainings.
 BUNDLE_FILES = [*(plan.exported_file(*bundle) for bundle in plan.finished), *plan.finished_bundles]
-AGAIN = [*filter(lost_files, BUNDLE_FILES), *unreadable_texts(plan)]
-if AGAIN and snakemake_parts.is_main(workflow):
-    snakemake_parts.force(AGAIN)
+if snakemake_parts.is_main(workflow):
+    snakemake_parts.force([*filter(lost_files, BUNDLE_FILES), *unreadable_texts(plan)])
 
 
 def one_of(systems):
