@@ -136,8 +136,8 @@ COUNTED = {family.training_rule for family in families().values() if family.fit}
 PROGRAMS = [metric for metric in metrics().values() if metric.program]
 EXPORTING = [engine for engine in engines().values() if engine.exports]
 # A bundle has weights and subwords whose names differ by system, so that no rule declares them as outputs. Where one is
-# lost, its bundle is made anew. No rule compares the positions of models with a text either: one with a sentence that is
-# too long is encoded again, which ends the run before trainings.
+# lost, its bundle is made anew. A text with a sentence longer than a model's positions is encoded again, which ends the
+# run before trainings.
 BUNDLE_FILES = [*(plan.exported_file(*bundle) for bundle in plan.finished), *plan.finished_bundles]
 if snakemake_parts.is_main(workflow):
     snakemake_parts.force([*filter(lost_files, BUNDLE_FILES), *unreadable_texts(plan)])
