@@ -180,8 +180,6 @@ RULES = {
 }
 # Rules that a user adds.
 OTHER = Rule(ask=MEASURING)
-# Bytes a pair where the corpus is held in memory, to be split by connected groups.
-SPLIT_BYTES = 2500
 
 
 def rule_table(plan: Plan) -> dict[str, Rule]:
@@ -195,10 +193,9 @@ def rule_table(plan: Plan) -> dict[str, Rule]:
     for analysis in plan.analyses.values():
         table[analysis.rule] = Rule("analyse", ask=dataclasses.replace(MEASURING, minutes=60 * analysis.hours))
     table |= {plan.rule_on("compare_rows", name): RULES["compare_rows"] for name in plan.compared_sets}
-    split, normalise = plan.loaded.dataset.split, RULES["normalise"]
+    split = plan.loaded.dataset.split
     if split and split.method == "connected-groups":
-        ask = dataclasses.replace(normalise.ask, bytes_a_pair=SPLIT_BYTES)
-        table["normalise"] = dataclasses.replace(normalise, ask=ask, raw=True)
+        table["normalise"] = dataclasses.replace(RULES["normalise"], raw=True)
     return table
 
 
