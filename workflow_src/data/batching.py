@@ -126,21 +126,12 @@ def _fullest(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarra
 def _cut(rows: np.ndarray, costs: np.ndarray, budget: int) -> list[np.ndarray]:
     """Cut rows, sorted by rising cost, into the longest runs whose number times last cost is within the budget."""
     batches, begin = [], 0
-    # Rows up to ends[i] cost at most values[i]: the number of rows that a batch may hold changes only there.
-    values, starts = np.unique(costs, return_index=True)
-    ends = np.append(starts[1:], len(costs)).tolist()
-    values = values.tolist()
-    group = 0
     while begin < len(rows):
-        while ends[group] <= begin:
-            group += 1
-        # Grow over whole groups of equal cost while all of them still fit.
-        end, last = begin, group
-        while last < len(ends) and end == (begin if last == group else ends[last - 1]):
-            end = max(end, min(ends[last], begin + budget // values[last]))
-            last += 1
+        # No following row costs less than this one, which bounds their number.
+        following = costs[begin : begin + max(budget // int(costs[begin]), 1)]
+        fitting = int(np.searchsorted(following * np.arange(1, len(following) + 1), budget, side="right"))
         # A row beyond the budget goes alone.
-        end = max(end, begin + 1)
+        end = begin + max(fitting, 1)
         batches.append(rows[begin:end])
         begin = end
     return batches
