@@ -56,7 +56,7 @@ def table_rows(
     }
     of_languages = {language: numbers[f"columns.{language}"] for language in languages}
     if not part.header and _names_its_columns(head, of_languages):
-        _warn_of_header(name)
+        _warn_once("warning: the first row of %s names its columns and is left out; set header: true", name)
         dropped["header"] += 1
     elif not part.header:
         rows = itertools.chain([first_row], rows)
@@ -120,7 +120,7 @@ def _plain_rows(lines: Iterable[str], separator: str, name: str, stated: bool) -
     for number, line in enumerate(lines, 1):
         cells = line.split(separator) if line.strip() or separator in line else []
         if not stated and any(map(_is_quoted, cells)):
-            _warn_of_quotes(name)
+            _warn_once("warning: %s has cells in quotes, with quotes inside of them doubled; set quoted: true", name)
         yield number, cells
 
 
@@ -167,15 +167,9 @@ def _names_its_columns(cells: Sequence[str], columns: Mapping[str, int]) -> bool
 
 
 @functools.cache
-def _warn_of_quotes(name: str) -> None:
-    """Warn once, though a command reads a table several times."""
-    log.warning("warning: %s has cells in quotes, with quotes inside of them doubled; set quoted: true", name)
-
-
-@functools.cache
-def _warn_of_header(name: str) -> None:
-    """Warn once, though a command reads a table several times."""
-    log.warning("warning: the first row of %s names its columns and is left out; set header: true", name)
+def _warn_once(sentence: str, name: str) -> None:
+    """Warn once of the table `name`, though a command reads it several times."""
+    log.warning(sentence, name)
 
 
 def record_rows(
