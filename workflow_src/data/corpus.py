@@ -189,15 +189,13 @@ class RawCorpus:
         with self._opened(text, contents) as stream:
             yield _reported_lines(stream, text)
 
-    @contextlib.contextmanager
-    def _opened(self, text: str, contents: Contents) -> Iterator[IO[bytes]]:
+    def _opened(self, text: str, contents: Contents) -> contextlib.AbstractContextManager[IO[bytes]]:
         """The bytes of a text, `FILE`, `FILE!MEMBER` or `FILE!MEMBER!MEMBER`.
 
         Raises ArtifactError for one that cannot be read.
         """
         name, *members = file_and_members(text)
-        with self._archives.open(self._path(name), *members, contents=contents) as stream:
-            yield stream
+        return self._archives.open(self._path(name), *members, contents=contents)
 
     def _path(self, name: str) -> Path:
         if name in self.dataset.files:
