@@ -47,6 +47,11 @@ _STATES = {
     "traurig": "sad/unhappy",
     "nervös": "nervous",
 }
+# German, English, and English with a form of `be` before it.
+_WEATHER = {
+    "present": [("regnet", "rains", "raining"), ("schneit", "snows", "snowing")],
+    "past": [("regnete", "rained", "raining"), ("schneite", "snowed", "snowing")],
+}
 
 
 def finite_word(word: str, agreement: str) -> str:
@@ -324,36 +329,29 @@ def _states() -> Iterator[Rule]:
             german: dict[str, list[Pattern]] = {"sv": [((0, ""), finite, (1, ""))], "inv": [(finite, (0, ""), (1, ""))]}
             german["last"] = [((0, ""), (1, ""), finite)]
             statement: list[Pattern] = [((0, ""), be_form, (1, ""))]
-            english: dict[str, list[Pattern]] = {
-                "stmt": statement,
-                "sub": statement,
-                "q": [(be_form, (0, ""), (1, ""))],
-            }
+            question: list[Pattern] = [(be_form, (0, ""), (1, ""))]
+            english = {"stmt": statement, "sub": statement, "q": question}
             slots = (("Subj", "person", agreement), "State")
             yield Rule(("Mood", tense), slots, german, english, AGREEMENT_WEIGHTS[agreement])
         yield unit(("State", tense), ("Mood", tense), 9)
-        weather = {"present": [("regnet", "rain", "3sg", "is"), ("schneit", "snow", "3sg", "is")]}
-        weather["past"] = [("regnete", "rain", "past", "was"), ("schneite", "snow", "past", "was")]
-        for finite, verb, form, be_form in weather[tense]:
-            simple = verb + ("s" if form == "3sg" else "ed")
-            english = {"sub": [("it", simple), ("it", be_form, verb + "ing")]}
+        for finite, simple, running in _WEATHER[tense]:
+            english = {"sub": [("it", simple), ("it", be["3sg"], running)]}
             yield Rule(("State", tense), (), {"last": [("es", finite)]}, english, 2)
     for state, translations in _STATES.items():
         yield words("State", [state], [[word] for word in translations.split("/")])
 
 
 def _subjects() -> Iterator[Rule]:
-    for agreement, pronouns in {"1sg": {"ich": "I"}, "2sg": {"du": "you"}}.items():
-        for german, english in pronouns.items():
-            yield words(("Subj", "person", agreement), [german], [[english]])
+    for agreement, german, english in (("1sg", "ich", "I"), ("2sg", "du", "you")):
+        yield words(("Subj", "person", agreement), [german], [[english]])
     for number, agreement in (("sg", "3sg"), ("pl", "pl")):
         for kind in ("kin", "pro", "folk", "animal", "event", "transport"):
             subject = "person" if kind in PERSONS else kind
             yield unit(("Subj", subject, agreement), ("NP", "nom", number, kind), 3 if kind == "pro" else 2)
     yield unit(("Subj", "person", "3sg"), "Name", 1)
-    for agreement, pronouns in {"3sg": {"er": "he", "sie": "she"}, "pl": {"sie": "they", "wir": "we"}}.items():
-        for german, english in pronouns.items():
-            yield words(("Subj", "person", agreement), [german], [[english]], 0.4)
+    pronouns = (("3sg", "er", "he"), ("3sg", "sie", "she"), ("pl", "sie", "they"), ("pl", "wir", "we"))
+    for agreement, german, english in pronouns:
+        yield words(("Subj", "person", agreement), [german], [[english]], 0.4)
     joined = {"": [((0, ""), "und", (1, ""))]}, {"": [((0, ""), "and", (1, ""))]}
     for second in (("DP", "mein", "nom", "sg", "kin"), ("DP", "unser", "nom", "sg", "kin"), "Name"):
         yield Rule(("Subj", "person", "pl"), (("DP", "def", "nom", "sg", "pro"), second), *joined, 0.3)

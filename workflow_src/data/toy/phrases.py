@@ -167,21 +167,18 @@ def noun_phrases() -> Iterator[Rule]:
             yield words(("Pron", case), [pronoun], [[word] for word in translations.split("/")])
 
 
-def _union(case: str, group: tuple[str, ...], only: str) -> list[Rule]:
+def _union(case: str, group: tuple[str, ...], only: str) -> Iterator[Rule]:
     """Objects of several kinds: all, or definite ones (before `nicht`), or ones with `kein`."""
-    objects = []
+    symbol = ("Obj", case, group, only)
     for kind in group:
-        weight = 1 if kind == "name" else sum(noun.kind == kind for noun in NOUNS)
         if kind == "name":
-            if only != "kein":
-                objects.append(unit(("Obj", case, group, only), "Name", weight))
+            yield unit(symbol, "Name")
             continue
+        weight = sum(noun.kind == kind for noun in NOUNS)
         numbers = (("sg", 3),) if kind == "drink" else (("sg", 3), ("pl", 1))
         for number, share in numbers:
             slot = ("NP", case, number, kind) if only == "all" else ("DP", only, case, number, kind)
-            if not (only == "kein" and kind == "drink"):
-                objects.append(unit(("Obj", case, group, only), slot, weight * share))
-    return objects
+            yield unit(symbol, slot, weight * share)
 
 
 def english_verb_phrase(verb: Verb, form: str, slots: int, pronoun: bool, extra: Pattern = ()) -> list[Pattern]:

@@ -33,7 +33,7 @@ _QUALITIES = {
     "groß": ("house room vehicle", "big/large"),
     "klein": ("house room cake", "small/little"),
 }
-
+_KINDS_WITH_QUALITIES = list(dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()))
 
 _MATRIX = {
     # German present 1sg, 3sg, pl; past; English synonyms (present base, 3sg, past).
@@ -161,13 +161,12 @@ def _conjunctions() -> Iterator[Rule]:
 
 def _fronted_objects() -> Iterator[Rule]:
     """Object first, marked by its accusative: `Den Apfel hat der Junge gegessen.`"""
-    for noun_kind in dict.fromkeys(noun.kind for noun in NOUNS):
-        if any(noun.kind == noun_kind and noun.gender == "m" for noun in NOUNS):
-            slot = (("NB", "acc", "m", "weak", noun_kind),)
-            for article, translation in (("den", "the"), ("diesen", "this")):
-                symbol = ("Masculine", noun_kind)
-                yield Rule(symbol, slot, {"": [(article, (0, ""))]}, {"": [(translation, (0, ""))]}, head=0)
-    masculine = {noun.kind for noun in NOUNS if noun.gender == "m"}
+    masculine = dict.fromkeys(noun.kind for noun in NOUNS if noun.gender == "m")
+    for kind in masculine:
+        slot = (("NB", "acc", "m", "weak", kind),)
+        for article, translation in (("den", "the"), ("diesen", "this")):
+            symbol = ("Masculine", kind)
+            yield Rule(symbol, slot, {"": [(article, (0, ""))]}, {"": [(translation, (0, ""))]}, head=0)
     for verb in _transitive():
         for kind in verb.kinds:
             if kind not in masculine:
@@ -212,7 +211,7 @@ def _relatives() -> Iterator[Rule]:
             for time in ("now", "then"):
                 slots = (("NB", "nom", gender, "weak", kind), ("Who", gender, time))
                 yield Rule(("Carrier", agreement, time), slots, german, {"": [("the", (0, ""), (1, ""))]})
-        for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
+        for kind in _KINDS_WITH_QUALITIES:
             if gender == "p" or any(noun.kind == kind and noun.gender == gender for noun in NOUNS):
                 yield from _object_relative(gender, number, kind)
     for auxiliary in ("haben", "sein"):
@@ -264,7 +263,7 @@ def _qualities() -> Iterator[Rule]:
     for adjective, (kinds, translations) in _QUALITIES.items():
         for kind in kinds.split():
             yield words(("Quality", kind), [adjective], [[word] for word in translations.split("/")])
-    for kind in dict.fromkeys(kind for kinds, _ in _QUALITIES.values() for kind in kinds.split()):
+    for kind in _KINDS_WITH_QUALITIES:
         for number, agreement in (("sg", "3sg"), ("pl", "pl")):
             for word, be in (("sein", BE[agreement]), ("waren", WAS[agreement])):
                 german = [((0, ""), finite_word(word, agreement), (1, ""), ".")]
