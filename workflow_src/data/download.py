@@ -7,7 +7,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -73,15 +73,15 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
-def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path] = ()) -> Path | None:
+def present(file: RemoteFile, folder: Path, mirrors: Sequence[Path]) -> Path | None:
     """Path of a file that `Files` may need no network for, its sum not compared; None where none is on this machine."""
-    paths = (*_in_mirrors(file, mirrors), Path(folder) / places(file)[0])
-    return next((path for path in paths if path.is_file()), None)
+    return next(_copies(file, folder, mirrors), None)
 
 
-def _in_mirrors(file: RemoteFile, mirrors: Sequence[str | Path]) -> list[Path]:
-    """Where mirrors may have a file."""
-    return [Path(mirror) / place for mirror in mirrors for place in places(file)]
+def _copies(file: RemoteFile, folder: Path, mirrors: Sequence[Path]) -> Iterator[Path]:
+    """Copies of a file on this machine: those of mirrors, then the one that was downloaded."""
+    in_mirrors = [mirror / place for mirror in mirrors for place in places(file)]
+    return filter(Path.is_file, [*in_mirrors, folder / places(file)[0]])
 
 
 def _sums(path: Path, file: RemoteFile) -> dict[str, str]:
@@ -232,9 +232,7 @@ class _Downloader:
         with open(path, "rb") as file:
             start = file.read(64).lstrip().lower()
         is_page = start.startswith(HTML_STARTS) and not urlsplit(url).path.endswith((".html", ".htm"))
-        sums: dict[str, str] = {}
-        if self.file.digest:
-            sums[self.file.check] = file_digest(path, self.file.check)
+        sums: dict[str, str] = {self.file.check: file_digest(path, self.file.check)} if self.file.digest else {}
         failure = _difference(self.name, shown(url), path, sums, self.file)
         if is_page and (failure or self.file.check == "none"):
             failure = ArtifactError(
@@ -362,7 +360,7 @@ class Files:
         """The path of a file and its SHA-256."""
         own = self.folder / places(file)[0]
         wrong: list[ArtifactError] = []
-        for path in filter(Path.is_file, (*_in_mirrors(file, self.mirrors), own)):
+        for path in _copies(file, self.folder, self.mirrors):
             sums = _sums(path, file)
             failure = _difference(name, str(path), path, sums, file)
             if failure is None:
