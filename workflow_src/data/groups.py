@@ -40,18 +40,16 @@ class Counts:
     def add(self, keys: np.ndarray, limit: int) -> np.ndarray:
         """Mask of keys that were seen `limit` times before; counts the keys."""
         keys = np.where(keys == 0, np.uint64(1), keys)
-        distinct, which = np.unique(keys, return_inverse=True)
+        distinct, which, times = np.unique(keys, return_inverse=True, return_counts=True)
         while self._filled + len(distinct) > FULL * len(self._keys):
             self._grow()
         slots = self._slots(distinct)
         order = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[order], np.arange(len(distinct)))
         # Occurrence number of each key within this call, from 0.
         turn = np.empty(len(keys), np.int64)
-        turn[order] = np.arange(len(keys)) - starts[which[order]]
+        turn[order] = np.arange(len(keys)) - np.repeat(np.cumsum(times) - times, times)
         counts_before = self._counts[slots].astype(np.int64)
         over_limit = turn + counts_before[which] >= limit
-        times = np.bincount(which, minlength=len(distinct))
         self._counts[slots] = np.minimum(counts_before + times, MOST)
         return over_limit
 
