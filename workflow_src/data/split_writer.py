@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from workflow_src.config.datasets import TEST, Split, reference_stem
+from workflow_src.config.datasets import TEST, Split, raw_names
 from workflow_src.config.languages import spaced
 from workflow_src.config.parts import Languages
 from workflow_src.config.preparation import NormalisationConfig
@@ -58,11 +58,10 @@ class Writer:
     ):
         """The texts appear in `folder`, all of them, when `stack` is left without an error."""
         codes = settings.languages
-        self.names = [f"{split}.{code}" for code in codes]
+        self.names = raw_names(split, codes, references)
         self._reference = None
         if split not in TRAINING_SPLITS:
-            further = [reference_stem(split, number) for number in range(2, 1 + references)]
-            self.names += [f"{stem}.{codes[1]}" for stem in (f"{split}.reference", *further)]
+            self.names.insert(len(codes), f"{split}.reference.{codes[1]}")
             self._reference = target_side.reference
         self._further_target = target_side.line
         self._files = [stack.enter_context(atomic(folder / name)) for name in self.names]
