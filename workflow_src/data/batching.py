@@ -36,8 +36,6 @@ def epoch_batches(
     rows = np.arange(len(corpus.source_lengths)) if rows is None else rows
     rows = rows[generator.permutation(len(rows))]
     longest = np.maximum(corpus.source_lengths, corpus.target_lengths)[rows].astype(np.int64)
-    if not len(rows):
-        return []
     # Stable, so that equal rows stay shuffled.
     order = np.argsort(longest, kind="stable")
     batches = _cut(rows[order], longest[order] + 1, batch_tokens)

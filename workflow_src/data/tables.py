@@ -187,9 +187,8 @@ def record_rows(
             dropped["blank_line"] += 1
             continue
         record = _record(line, name, number)
-        texts = [_text(record, field, name, number) for field in fields]
+        first, second = (_text(record, field, name, number) for field in fields)
         score = None if part.score_column is None else _value(record, str(part.score_column), name, number)
-        first, second = texts
         if first is None or second is None:
             dropped["untranslated"] += 1
             continue

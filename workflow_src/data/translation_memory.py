@@ -14,9 +14,9 @@ from workflow_src.data.rows import RawPair, listed
 from workflow_src.errors import ArtifactError
 
 LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
-# Inline elements whose content is the code of a document's format, not text.
 # Two characters that end one word, or a sentence, and begin another.
 BETWEEN_WORDS = re.compile(r"^(?:[^\W\d_](?=[A-ZÀ-ÖØ-Þ])|[.!?:;,](?=[A-Za-zÀ-ÖØ-öø-ÿ0-9]))")
+# Inline elements whose content is the code of a document's format, not text.
 NATIVE_CODE = ("bpt", "ept", "it", "ph", "ut")
 # From this line on, the library keeps the lines of texts alone.
 FIRST_LONG_LINE = 65535
