@@ -380,7 +380,6 @@ def test_a_long_cell_is_read_and_one_without_end_is_refused_as_long(tmp_path):
         ({}, "split: missing"),
         ({"train": [{"texts": {"de": "a", "en": "a"}}]}, "a text for each language"),
         ({"train": [{"texts": {"de": "a", "en": "b"}, "translator": "A"}]}, "translator is 'A'"),
-        ({"train": [{"texts": {"de": "a", "en": "b"}, "table": "c"}]}, "train.0..table is 'c': texts is set too"),
         ({"train": ["a.txt"]}, "train.0. is 'a.txt'; allowed: a section"),
         ({"train": [{"table": "a", "columns": {"de": 0}, "quoted": True, "separator": "||"}]}, "separator is"),
     ],

@@ -100,10 +100,6 @@ def test_text_in_which_nothing_can_be_seen_is_empty():
     assert listed == {"\u2800", "\U0001d159"}
 
 
-def test_nfkc_folds_widths():
-    assert Normaliser(NormalisationConfig(unicode="NFKC"), "ja").line("ｆｕｌｌ　ﬁ　ｶﾞ") == "full fi ガ"
-
-
 @pytest.mark.parametrize(
     "text, expected",
     [

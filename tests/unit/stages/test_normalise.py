@@ -234,8 +234,9 @@ def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks
         "test.ro": "lung lung\nbun\n",
         "test.en": "long long long\ngood\n",
     }
-    write_raw(tmp_path / "raw", texts, {"train": {"minimum_score": 5, "markup": 2}})
+    write_raw(tmp_path / "raw", texts, {"train": {"minimum_score": 5, "markup": 2}}, inline_elements={"train": 4})
     summary = normalise(tmp_path, max_characters=9)
+    assert summary["inline_elements"] == {"train": 4}
     assert summary["read"] == {"train": 10, "dev": 3, "test": 2}
     assert summary["dropped"] == {
         "train": {"minimum_score": 5, "markup": 2, "empty": 1},
@@ -251,12 +252,6 @@ def test_drops_of_the_download_and_lines_left_out_are_counted_where_a_user_looks
     assert (tmp_path / "corpus/test.reference.en").read_text() == "good\n"
     dropped = "2 markup, 5 below minimum_score, 2 empty, 1 over max_characters"
     assert f"15 pairs read: train 2, dev 2, test 1 (left out: {dropped})" in capsys.readouterr().err
-
-
-def test_inline_elements_that_the_download_left_out_are_counted_where_a_user_looks(tmp_path):
-    texts = {f"{split}.{code}": "a b\n" for split in ("train", "dev", "test") for code in ("ro", "en")}
-    write_raw(tmp_path / "raw", texts, inline_elements={"train": 4})
-    assert normalise(tmp_path)["inline_elements"] == {"train": 4}
 
 
 LEAKING = {
