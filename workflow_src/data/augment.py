@@ -37,7 +37,7 @@ def augmented(
     target: str,
     settings: AugmentConfig,
     languages: tuple[str, str],
-    placeholders: Placeholders | None = None,
+    placeholders: Placeholders | None,
 ) -> Augmented:
     """A training pair, changed with the probability of the shares; it depends on its text and on `settings` alone.
 

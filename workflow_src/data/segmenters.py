@@ -19,7 +19,7 @@ CACHED_WORDS = 200_000
 class SentencePiece:
     """A SentencePiece model whose unknown characters are escaped."""
 
-    def __init__(self, model: bytes, threads: int = 1, reserved: frozenset[str] = RESERVED):
+    def __init__(self, model: bytes, threads: int, reserved: frozenset[str]):
         import sentencepiece
 
         self.model = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -46,7 +46,7 @@ class SentencePiece:
 class SubwordNmt:
     """subword-nmt's BPE: `codes` as it learned them, `vocabulary` all pieces in the order of their ids."""
 
-    def __init__(self, codes: str, vocabulary: list[str], reserved: frozenset[str] = RESERVED):
+    def __init__(self, codes: str, vocabulary: list[str], reserved: frozenset[str]):
         from subword_nmt.apply_bpe import BPE
 
         # Given the number of merges, because it takes no merges for a damaged line.

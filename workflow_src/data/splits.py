@@ -8,7 +8,6 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from workflow_src.config.datasets import TEST, GroupSplit, NthSplit, Split
@@ -18,7 +17,6 @@ from workflow_src.data.groups import Groups, StoredRows, groups_of
 from workflow_src.errors import ArtifactError
 
 Pair = tuple[str, str]
-NONE_LEFT_OUT: Mapping[str, int] = MappingProxyType({})
 
 
 class Row(NamedTuple):
@@ -48,7 +46,7 @@ class SplitRows:
     dropped: Counter[str] = dataclasses.field(default_factory=Counter)
 
 
-def connected_groups(pairs: StoredRows, settings: GroupSplit, left_out: Mapping[str, int] = NONE_LEFT_OUT) -> SplitRows:
+def connected_groups(pairs: StoredRows, settings: GroupSplit, left_out: Mapping[str, int]) -> SplitRows:
     """Train, dev and test of normalised (key language, other language) pairs, reproducible from `settings.seed`.
 
     Sentences of either side with the same `key` connect their pairs. Groups are taken in random order: one pair of each

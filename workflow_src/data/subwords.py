@@ -89,11 +89,9 @@ class Subwords:
                 raise ArtifactError(path, MISSING, "copy or learn it again")
             if sha256(path) != expected:
                 raise ArtifactError(path, "is not the one that subwords.json describes", "learn it again")
-        method, reserved = description["method"], RESERVED
-        if description.get("placeholders"):
-            reserved = _RESERVED_WITH_SYMBOLS
+        reserved = _RESERVED_WITH_SYMBOLS if description.get("placeholders") else RESERVED
         names = ["joint"] if description["joint"] else ["source", "target"]
-        sides = [read_segmenter(method, folder, name, threads, reserved) for name in names]
+        sides = [read_segmenter(description["method"], folder, name, threads, reserved) for name in names]
         sizes = {"source": sides[0].size, "target": sides[-1].size}
         if sizes != description["sizes"]:
             problem = f"has sizes {description['sizes']}, and the models have {sizes}"

@@ -30,7 +30,7 @@ def corpus(seed: int, count: int = 600) -> list[tuple[str, str]]:
 
 
 def split(pairs, settings=SETTINGS) -> dict[str, list[tuple[str, str]]]:
-    rows = connected_groups(pairs, settings)
+    rows = connected_groups(pairs, settings, {})
     return {name: [pairs[row] for row in getattr(rows, name)] for name in SPLITS}
 
 
@@ -50,7 +50,7 @@ def test_no_sentence_of_dev_or_test_is_in_another_split(seed):
 def test_every_pair_is_kept_or_counted_for_a_reason(seed):
     pairs = corpus(seed, 200) + corpus(seed, 200)
     settings = SETTINGS.model_copy(update={"dev": 5, "test": 5})
-    rows = connected_groups(pairs, settings)
+    rows = connected_groups(pairs, settings, {})
     assert sum(len(getattr(rows, name)) for name in SPLITS) + rows.dropped.total() == len(pairs)
     # Every pair is there twice or more.
     assert rows.dropped["repeated"] == len(pairs) - len(set(pairs))
@@ -72,13 +72,13 @@ def test_compatibility_forms_that_connect_nothing_change_no_draw():
     assert formula
     other = [formula.get(pair, pair) for pair in pairs]
     plain = [tuple(text.replace("CO₂", "CO₃") for text in pair) for pair in other]
-    rows, expected = connected_groups(other, SETTINGS), connected_groups(plain, SETTINGS)
+    rows, expected = connected_groups(other, SETTINGS, {}), connected_groups(plain, SETTINGS, {})
     assert (rows.dev, rows.test, rows.train) == (expected.dev, expected.test, expected.train)
 
 
 def test_another_seed_gives_another_split():
     other = SETTINGS.model_copy(update={"seed": 2})
-    assert connected_groups(corpus(1), SETTINGS) != connected_groups(corpus(1), other)
+    assert connected_groups(corpus(1), SETTINGS, {}) != connected_groups(corpus(1), other, {})
 
 
 def test_large_groups_stay_in_train():
