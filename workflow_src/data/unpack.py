@@ -182,23 +182,20 @@ class _Limited(io.RawIOBase):
         return len(data)
 
 
-class _Decompressed(io.RawIOBase):
+class _Decompressed:
     """Uncompressed bytes of one or more compressed streams; nulls may fill the file up at the end.
 
     Python's own readers of .bz2 and .xz end without an error where the bytes after a stream are damaged.
     """
 
-    def __init__(self, stream: IO[bytes] | gzip.GzipFile, new: Callable[[], Any], name: str):
+    def __init__(self, stream: IO[bytes], new: Callable[[], Any], name: str):
         self._stream = stream
         self._new = new
         self._name = name
         self._decompressor = new()
         self._waiting = b""
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int) -> bytes:
         data = b""
         while not data:
             if self._decompressor.eof:
@@ -206,7 +203,7 @@ class _Decompressed(io.RawIOBase):
                 while not self._waiting.strip(b"\0"):
                     self._waiting = self._stream.read(1 << 16) or b""
                     if not self._waiting:
-                        return 0
+                        return b""
                 self._waiting = self._waiting.lstrip(b"\0")
                 self._decompressor = self._new()
             if self._decompressor.needs_input and not self._waiting:
@@ -214,15 +211,14 @@ class _Decompressed(io.RawIOBase):
                 if not self._waiting:
                     raise EOFError("its end is missing")
             try:
-                data = self._decompressor.decompress(self._waiting, len(buffer))
+                data = self._decompressor.decompress(self._waiting, size)
             except (lzma.LZMAError, zstd.ZstdError) as failure:
                 if "memory" not in str(failure).lower():
                     raise
                 problem = f"needs too much memory to be unpacked here ({failure})"
                 raise ArtifactError(self._name, problem, "unpack it yourself and give the text") from None
             self._waiting = b""
-        buffer[: len(data)] = data
-        return len(data)
+        return data
 
 
 @contextlib.contextmanager
