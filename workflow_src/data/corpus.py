@@ -354,12 +354,10 @@ def aligned(
     left: Iterator[Line], right: Iterator[Other], left_name: str, right_name: str
 ) -> Iterator[tuple[Line, Other]]:
     """Pairs of lines (or segments). Raises ArtifactError with both names and counts when one text is longer."""
-    count = 0
-    for a, b in itertools.zip_longest(left, right):
+    for count, (a, b) in enumerate(itertools.zip_longest(left, right)):
         if a is None or b is None:
             longer = count + 1 + sum(1 for _ in (right if a is None else left))
             counts = (count, longer) if a is None else (longer, count)
             problem = f"has {counts[0]} lines, but {right_name} has {counts[1]}"
             raise ArtifactError(left_name, problem, "texts of one part must be aligned line by line")
-        count += 1
         yield a, b
