@@ -165,7 +165,7 @@ fall fell fallen; get got gotten; leave left left; run ran run; go went gone; be
 forget forgot forgotten; try tried tried"""
 _IRREGULAR = {words[0]: words[1:] for line in _ENGLISH_VERBS.replace("\n", ";").split(";") if (words := line.split())}
 _DOUBLING = {"shut", "get", "run", "begin", "forget"}
-_PLURALS = {"man": "men", "woman": "women", "child": "children", "fish": "fish", "tomato": "tomatoes"}
+_PLURALS = {"man": "men", "woman": "women", "child": "children", "fish": "fish"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,11 +227,14 @@ class Verb:
 
 
 def english_plural(noun: str) -> str:
-    if noun in _PLURALS:
-        return _PLURALS[noun]
-    if noun.endswith(("s", "x", "ch", "sh")):
-        return noun + "es"
-    return noun[:-1] + "ies" if noun.endswith("y") and noun[-2] not in "aeiou" else noun + "s"
+    return _PLURALS.get(noun) or _with_s(noun)
+
+
+def _with_s(word: str) -> str:
+    """The regular plural of an English noun, or the third person of a verb."""
+    if word.endswith(("s", "x", "ch", "sh", "o")):
+        return word + "es"
+    return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"
 
 
 def english_verb(verb: str, form: str) -> str:
@@ -239,9 +242,7 @@ def english_verb(verb: str, form: str) -> str:
     if form == "base":
         return verb
     if form == "3sg":
-        if verb.endswith(("s", "x", "ch", "sh", "o")):
-            return verb + "es"
-        return verb[:-1] + "ies" if verb.endswith("y") and verb[-2] not in "aeiou" else verb + "s"
+        return _with_s(verb)
     if form == "ing":
         if verb in _DOUBLING:
             return verb + verb[-1] + "ing"
