@@ -111,7 +111,7 @@ def verb_group(tense: str, agreement: str, adverbial: str = "none", stative: boo
         return [past] if adverbial == "time" else [perfect, past]
     if tense == "pluperfect":
         return [Wording(("had",), "pp", (("had", (), "pp"),))]
-    need, want = ("has" if third else "have"), ("wants" if third else "want")
+    want = "wants" if third else "want"
     table = {
         "werden": [("will", ()), (be, ("going", "to"))],
         "können": [("can", ()), (be, ("able", "to"))],
@@ -121,7 +121,7 @@ def verb_group(tense: str, agreement: str, adverbial: str = "none", stative: boo
     if tense == "müssen":
         return [
             Wording(("must",), "base", (("must", (), "base"),)),
-            Wording((need, "to"), "base", ((do, ("have", "to"), "base"),)),
+            Wording((have, "to"), "base", ((do, ("have", "to"), "base"),)),
         ]
     if tense == "wollen":
         return [Wording((want, "to"), "base", ((do, ("want", "to"), "base"),))]
