@@ -271,10 +271,6 @@ class States:
         return self._steps[key]
 
 
-def _state_step(states: States, node: int, word: int) -> tuple[float, int]:
-    return states.step(node, word)
-
-
 def interpreted(function: Callable, **replaced: Any) -> Callable:
     """A compiled function as plain Python, with those of its module and of this one; `replaced` are others by name."""
     own = sys.modules[function.__module__]
@@ -301,7 +297,7 @@ class Words:
         self.start = 0
         if language_model is None or isinstance(language_model, NgramModel):
             model, self.start = trie_of(language_model)
-            self.compiled = fast and installed()
+            self.compiled = fast and NUMBA is not None
         else:
             model, self.compiled = States(language_model), False
         self._remember(model)
@@ -324,7 +320,7 @@ class Words:
         """The search as it runs with these words."""
         if self.compiled:
             return search
-        replaced = {"step": _state_step} if isinstance(self._arguments[0], States) else {}
+        replaced = {"step": States.step} if isinstance(self._arguments[0], States) else {}
         return interpreted(search, **replaced)
 
     def probable(self, logits: np.ndarray, min_ratio: float) -> Probable:
@@ -341,11 +337,6 @@ class Words:
             room = logits.size
 
 
-def installed() -> bool:
-    """Whether functions are compiled."""
-    return NUMBA is not None
-
-
 def cached_files(function: Any) -> list[Path]:
     """Files of code that earlier processes compiled of the module of a function, perhaps on another processor or of
     another version. Functions that it calls have files of their own, with code of this module inlined."""
@@ -356,7 +347,7 @@ def cached_files(function: Any) -> list[Path]:
 @functools.cache
 def usable(search: Any, try_out: Callable[[], None]) -> bool:
     """Whether Numba (the extra `fast`) is installed and compiles a search, or has compiled it before."""
-    if not installed():
+    if NUMBA is None:
         return False
     try:
         changed = Path(__file__).stat().st_mtime

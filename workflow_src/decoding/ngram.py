@@ -136,8 +136,9 @@ def estimate(tokens: np.ndarray, offsets: np.ndarray, size: int, order: int) -> 
             weights = np.ones(len(below))
             weights[: len(backoffs)] = np.where(totals > 0, backoffs, 1.0)
             tables[-1] = dataclasses.replace(below, backoff=np.log(weights))
+        logp = np.log(np.maximum(probabilities, NEVER))
         nothing = np.zeros(len(level.counts))
-        tables.append(Table(level.context, level.words, _log(probabilities), nothing, level.suffix))
+        tables.append(Table(level.context, level.words, logp, nothing, level.suffix))
     return NgramModel(tables)
 
 
@@ -212,7 +213,3 @@ def _uniform(size: int) -> np.ndarray:
     share = np.full(size, 1.0 / max(1, size - 2))
     share[[PAD, BOS]] = 0
     return share
-
-
-def _log(probabilities: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(probabilities, NEVER))

@@ -77,12 +77,8 @@ class Refinement(SearchModule):
         def advance(_number: int, state: State, memory: Memory, mask: Tensor) -> State:
             return (self.moved(memory, state[0], mask),)
 
-        def show(state: State) -> None:
-            if watch:
-                watch(model.read(memory, state[0], mask, choice)[0])
-
-        steps, stopped = self.steps or 0, self.stopped()
-        (z,), counts = run_steps((z,), advance, steps, memory, mask, stopped, show if watch else None)
+        show = None if watch is None else lambda state: watch(model.read(memory, state[0], mask, choice)[0])
+        (z,), counts = run_steps((z,), advance, self.steps or 0, memory, mask, self.stopped(), show)
         outputs, scores = model.read(memory, z, mask, choice, self.scored)
         return (outputs, scores) if counts is None else (outputs, scores, counts)
 
@@ -124,14 +120,9 @@ class Delta(Refinement):
             z, _ = model.posterior(memory, state[1], mask)
             return read(number, z, memory, mask, state[3] if len(state) > 3 else None)
 
-        def show(state: State) -> None:
-            if watch:
-                watch(state[1])
-
         state = read(0, z, memory, mask, choice.lengths)
-        (_, outputs, scores, *_), counts = run_steps(
-            state, advance, steps, memory, mask, stopped, show if watch else None
-        )
+        show = None if watch is None else lambda state: watch(state[1])
+        (_, outputs, scores, *_), counts = run_steps(state, advance, steps, memory, mask, stopped, show)
         return (outputs, scores) if counts is None else (outputs, scores, counts)
 
     def stopped(self) -> Callable[[State, State, Tensor], Tensor] | None:
