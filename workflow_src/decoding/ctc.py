@@ -11,12 +11,15 @@ from workflow_src.nn.models import AlignedModel
 from workflow_src.types import wide
 
 
-def slot_logits(model: AlignedModel, memory: Memory, blank_penalty: float = 0.0) -> tuple[Tensor, Tensor]:
+def slot_logits(
+    model: AlignedModel, memory: Memory, blank_penalty: float = 0.0, z: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Logits (B, N, V) at the slots, blank last, and the mask (B, N) of real slots.
 
-    Symbols that may not be output have -inf; `blank_penalty` is subtracted from the blank's logits.
+    Symbols that may not be output have -inf; `blank_penalty` is subtracted from the blank's logits. Latents z (B, S, Z)
+    replace the prior's mean.
     """
-    hidden, mask = model.hidden(memory)
+    hidden, mask = model.hidden(memory, z=z)
     return wide(model.logits(hidden, blank_penalty)), mask
 
 

@@ -13,15 +13,14 @@ from workflow_src.decoding.candidates import draw_latents, noise_table
 from workflow_src.decoding.compiled import usable
 from workflow_src.decoding.ctc import slot_logits
 from workflow_src.decoding.ngram import NgramModel
-from workflow_src.decoding.ranking import Compiled, best_of, rescored
+from workflow_src.decoding.ranking import best_of, rescored
 from workflow_src.decoding.search import SearchModule, Watch
 from workflow_src.decoding.settings import LM
-from workflow_src.decoding.slots import Row, rows_of_arrays, rows_of_tensors
+from workflow_src.decoding.slots import rows_of_arrays, rows_of_tensors
 from workflow_src.losses.ctc_origins import source_positions
-from workflow_src.nn.models import Scorer
 from workflow_src.searches.ctc_beam import CtcBeamSettings, compiled
 from workflow_src.searches.ctc_beam.compiled import PrefixBeam
-from workflow_src.types import Hypotheses, LanguageModel, Networks, wide
+from workflow_src.types import Hypotheses, LanguageModel, Networks
 
 
 @functools.lru_cache(maxsize=1)
@@ -39,40 +38,6 @@ def beam_of(blank: int, settings: CtcBeamSettings, language_model: LanguageModel
         settings.word_bonus,
         fast=compilable and usable(compiled.search, compiled.try_out),
     )
-
-
-def hypotheses_of_rows(
-    rows: Sequence[Row],
-    source: Tensor,
-    settings: CtcBeamSettings,
-    beam: PrefixBeam,
-    rescorer: Scorer | Compiled | None = None,
-    scored: bool = True,
-) -> Hypotheses:
-    """The translations of source (B, S) from B rows, or B * K rows for K draws.
-
-    An output's score is the largest of its draws. Unless `scored`, a rescorer skips sentences whose beam has one output
-    at the end.
-    """
-    draws = max(1, settings.draws)
-    if rescorer is None and draws == 1:
-        best = [beam.best(row) for row in rows]
-        scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
-        return Hypotheses(
-            [list(output) for (_, output), _ in best],
-            scores,
-            candidates=[count for _, count in best],
-            # Another search: reading all outputs takes longer than reading the best.
-            ranked=lambda: [[(score + row.base, list(output)) for score, output in beam(row)] for row in rows],
-        )
-    candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(rows) // draws)]
-    for number, row in enumerate(rows):
-        outputs = candidates[number // draws]
-        for score, output in beam(row):
-            outputs[output] = max(score + row.base, outputs.get(output, -math.inf))
-    if rescorer is not None:
-        candidates = rescored(rescorer, source, candidates, scored=scored)
-    return best_of(candidates)
 
 
 class CtcBeam(SearchModule):
@@ -100,12 +65,11 @@ class CtcBeam(SearchModule):
     def forward(
         self, source: Tensor, _lengths: Tensor | None = None, _watch: Watch | None = None
     ) -> tuple[Tensor, ...]:
-        if self.noise is None:
-            logits, mask = slot_logits(self.model, self.encode(source))
-            return logits, mask.sum(1)
-        memory, z = draw_latents(self.model, self.encode(source), self.noise, self.settings.temperature)
-        hidden, mask = self.model.hidden(memory, z=z)
-        return wide(self.model.logits(hidden)), mask.sum(1)
+        memory, z = self.encode(source), None
+        if self.noise is not None:
+            memory, z = draw_latents(self.model, memory, self.noise, self.settings.temperature)
+        logits, mask = slot_logits(self.model, memory, z=z)
+        return logits, mask.sum(1)
 
     @torch.no_grad()
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
@@ -119,7 +83,26 @@ class CtcBeam(SearchModule):
             if logits.is_cuda
             else rows_of_arrays(logits.numpy(), slots.numpy(), *options, self.beam.words.probable)
         )
-        return hypotheses_of_rows(rows, source, self.settings, self.beam, self.rescorer, self.scored)
+        beam = self.beam
+        if self.rescorer is None and self.rows == 1:
+            best = [beam.best(row) for row in rows]
+            scores = [score + row.base for ((score, _), _), row in zip(best, rows, strict=True)]
+            return Hypotheses(
+                [list(output) for (_, output), _ in best],
+                scores,
+                candidates=[count for _, count in best],
+                # Another search: reading all outputs takes longer than reading the best.
+                ranked=lambda: [[(score + row.base, list(output)) for score, output in beam(row)] for row in rows],
+            )
+        candidates: list[dict[tuple[int, ...], float]] = [{} for _ in range(len(source))]
+        for number, row in enumerate(rows):
+            # An output's score is the largest of its draws.
+            by_output = candidates[number // self.rows]
+            for score, output in beam(row):
+                by_output[output] = max(score + row.base, by_output.get(output, -math.inf))
+        if self.rescorer is not None:
+            candidates = rescored(self.rescorer, source, candidates, scored=self.scored)
+        return best_of(candidates)
 
     @torch.no_grad()
     def origins(self, source: Tensor, outputs: Sequence[Sequence[Sequence[int]]]) -> list[list[list[int]]]:
