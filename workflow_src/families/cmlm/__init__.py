@@ -6,8 +6,9 @@ from typing import Literal
 from pydantic import Field
 
 from workflow_src.decoding.settings import lengths_refusal
+from workflow_src.losses.settings import OnePassConfig
 from workflow_src.nn.settings import StackConfig
-from workflow_src.spec import LENGTHS, MASKED, PARALLEL, Family, Frozen, Look, Search, SearchSettings
+from workflow_src.spec import LENGTHS, MASKED, PARALLEL, Family, Look, Search, SearchSettings
 
 MASK = "mask"
 
@@ -19,9 +20,7 @@ class CmlmConfig(StackConfig):
     length_pooling: Literal["mean", "attention"] = Field("mean", description="of source states in the length head")
 
 
-class CmlmObjectiveConfig(Frozen):
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    length_weight: float = Field(1.0, gt=0, description="times the loss of the length head is added")
+class CmlmObjectiveConfig(OnePassConfig):
     length_smoothing: float = Field(
         0.0, ge=0, description="length labels are Gaussians of this deviation, in subwords, around the true difference"
     )
