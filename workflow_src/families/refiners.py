@@ -14,12 +14,7 @@ from workflow_src.nn.models import LatentModel, Refiner
 from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.registry import families, searches
 from workflow_src.spec import LATENT, MODEL, REFINER
-from workflow_src.types import (
-    Batch,
-    DevFigures,
-    Hypotheses,
-    Measured,
-)
+from workflow_src.types import Batch, DevFigures, Hypotheses, Measured
 
 
 def start(

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workflow_src.nn.layers import (
-    Memory,
-    Stack,
-    attention_bias,
-    check_length,
-    dropout,
-    sinusoidal_positions,
-)
+from workflow_src.nn.layers import Memory, Stack, attention_bias, check_length, dropout, sinusoidal_positions
 from workflow_src.nn.models import Refiner
 from workflow_src.nn.settings import RefinerConfig
 from workflow_src.nn.weights import copy_matching, renamed
