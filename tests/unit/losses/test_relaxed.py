@@ -63,14 +63,12 @@ def test_the_forward_pass_is_a_distribution_or_a_word(operator):
 
 
 def test_gumbel_numbers_have_their_distribution():
-    """The largest of z + g is category i with probability softmax(z)_i; a mean of Euler's constant, a variance."""
+    """The largest of z + g is category i with probability softmax(z)_i."""
     draws = gumbel(torch.arange(60000), (3,), stream=2)
     z = torch.tensor([0.3, -0.7, 1.1], dtype=torch.float64)
     shares = torch.bincount((z + draws).argmax(-1)) / len(draws)
-    # Standard errors: 0.002 of a share, 0.003 of the mean, 0.007 of the variance.
+    # Standard error of a share: 0.002.
     assert torch.allclose(shares.double(), z.softmax(-1), atol=0.008)
-    assert draws.mean().item() == pytest.approx(0.5772, abs=0.012)
-    assert draws.var().item() == pytest.approx(torch.pi**2 / 6, abs=0.03)
 
 
 @pytest.mark.parametrize("family", SCORERS)
