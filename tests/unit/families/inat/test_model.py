@@ -97,16 +97,6 @@ def test_no_gradient_goes_from_a_pass_to_the_one_before():
         assert (gradient is None and grads[name] is None) or torch.allclose(gradient, grads[name], atol=1e-12), name
 
 
-def test_states_that_are_not_carried_count_for_nothing():
-    model, data = inat(carry_states=False), batch()
-    memory = model.encode(data.source)
-    hidden, mask = model.hidden(memory, data.target_lengths)
-    assert torch.equal(*(model.refine(memory, data.target, x, mask) for x in (hidden, hidden + 1)))
-    model = inat()
-    hidden, mask = model.hidden(memory, data.target_lengths)
-    assert not torch.equal(*(model.refine(memory, data.target, x, mask) for x in (hidden, hidden + 1)))
-
-
 def test_no_special_symbol_is_a_word():
     model = inat()
     hidden, mask = second(model, batch())

@@ -30,17 +30,6 @@ def test_padding_and_company_change_nothing(norm):
             assert torch.allclose(b[row, :length], c[0], atol=1e-12)
 
 
-def test_shapes_and_positive_deviations():
-    model = lvm()
-    batch = pairs([4, 2], [3, 5])
-    memory, mask = model.encode(batch.source), batch.target_mask
-    for mean, deviation in (model.prior(memory, mask), model.posterior(memory, batch.target, mask)):
-        assert mean.shape == deviation.shape == (2, 5, 3)
-        assert (deviation > 0).all()
-    assert decode(model, memory, mean, mask).shape == (2, 5, 11)
-    assert model.length.predict(memory).shape == (2,)
-
-
 def test_prior_and_decoder_do_not_see_the_target_and_all_positions_see_each_other():
     model = lvm()
     batch = pairs([4], [4])

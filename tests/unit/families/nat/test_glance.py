@@ -12,8 +12,7 @@ from workflow_src.decoding.ctc import collapse
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.glance import poisson, shown_symbols
 from workflow_src.families.nat.objective import nat_loss, training_slots
-from workflow_src.losses.common import glanced_share
-from workflow_src.losses.draws import WHICH, normal, sentence_keys, subset, uniform
+from workflow_src.losses.draws import sentence_keys
 from workflow_src.nn.copying import NOT_SHOWN
 from workflow_src.types import PAD, Batch
 
@@ -154,11 +153,6 @@ def test_cross_entropy_learns_nothing_of_what_is_shown():
     assert not grads["decoder.layers.0.self_attention.output.weight"].any() and grads["length.outer.weight"].any()
 
 
-def test_the_share_falls_linearly():
-    shares = [glanced_share(0.5, 0.3, progress) for progress in (0.0, 0.5, 1.0)]
-    assert shares == pytest.approx([0.5, 0.4, 0.3], abs=1e-15)
-
-
 @pytest.mark.parametrize("loss", LOSSES)
 def test_the_loss_shows_the_share_of_the_time_that_training_has_reached(loss):
     """Of every mistake at the start, of none at the end, of half of them in between."""
@@ -240,33 +234,6 @@ def test_poisson_numbers_invert_the_distribution():
                 break
         assert count == expected, (mean, u)
     assert poisson(means, numbers, 3).max() == 3
-
-
-def test_every_slot_is_as_likely_to_be_shown():
-    keys = torch.arange(40000) * 7919
-    slots = torch.tensor([5]).expand(40000)
-    actual = subset(keys, slots, torch.full((40000,), 2), 7, WHICH)
-    assert (actual.sum(1) == 2).all() and not actual[:, 5:].any()
-    # Standard error of a share of 0.4: 0.0025.
-    assert (actual[:, :5].double().mean(0) - 0.4).abs().max() < 0.01
-    assert torch.equal(subset(keys[:3], slots[:3], torch.tensor([9, 0, 5]), 7, WHICH).sum(1), torch.tensor([5, 0, 5]))
-
-
-def test_numbers_of_a_sentence_are_uniform_and_normal():
-    keys = torch.arange(2000)
-    numbers = uniform(keys, (50,))
-    assert 0 < numbers.min() and numbers.max() < 1
-    counts = torch.histc(numbers, 20, 0, 1) / numbers.numel()
-    # Standard error of a share of 0.05 of 100,000: 0.0007.
-    assert (counts - 0.05).abs().max() < 0.004
-    # Neighbouring positions, sentences and streams have nothing to do with each other.
-    other_stream = uniform(keys, (50,), 1)
-    for one_, another in ((numbers[:, 1:], numbers[:, :-1]), (numbers[1:], numbers[:-1]), (numbers, other_stream)):
-        correlation = torch.corrcoef(torch.stack([one_.flatten(), another.flatten()]))[0, 1]
-        assert abs(float(correlation)) < 0.015
-    normals = normal(keys, (25, 2))
-    assert abs(float(normals.mean())) < 0.015 and abs(float(normals.std()) - 1) < 0.01
-    assert torch.equal(normals[:, :10], normal(keys, (10, 2)))
 
 
 def test_splitmix_is_the_published_one():

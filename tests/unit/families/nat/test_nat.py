@@ -5,13 +5,12 @@ import math
 
 import pytest
 import torch
-from miniatures import context, figure, gradients, nat, one, padded, pairs, transformer
+from miniatures import context, figure, gradients, nat, one, padded, pairs
 
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.objective import nat_loss
 from workflow_src.families.nat.validation import validate
 from workflow_src.losses.matches import match_score
-from workflow_src.nn.weights import copy_matching, weights_of
 from workflow_src.types import PAD
 
 
@@ -60,28 +59,6 @@ def test_uniform_copy_repeats_source_states_in_order():
     actual = model.copied(memory, model.slots(memory), torch.arange(10))
     assert torch.equal(actual[0], memory.states[0].repeat_interleave(2, 0))
     assert torch.equal(actual[1, :6], memory.states[1, :3].repeat_interleave(2, 0))
-
-
-@pytest.mark.parametrize("joint", [False, True])
-def test_a_teacher_gives_all_rows_but_the_blanks(joint):
-    sizes = (11, 11) if joint else (13, 11)
-    teacher = transformer(*sizes, joint=joint, seed=1)
-    model = nat(sizes[0] + joint, sizes[1] + 1, joint=joint, seed=2)
-    with torch.no_grad():
-        model.output_bias.zero_()
-    fresh = model.target_embedding.weight[-1].clone()
-    copied = copy_matching(model, weights_of(teacher))
-    weights = weights_of(model)
-    for name, tensor in weights_of(teacher).items():
-        assert torch.equal(weights[name][: len(tensor)], tensor.to(weights[name])), name
-    assert set(copied) >= set(weights_of(teacher))
-    assert torch.equal(model.target_embedding.weight[-1], fresh) and model.output_bias[-1] == 0
-
-
-def test_a_model_of_the_same_kind_gives_everything():
-    other, model = nat(seed=1), nat(seed=2)
-    copy_matching(model, weights_of(other))
-    assert all(torch.equal(a, b) for a, b in zip(weights_of(model).values(), weights_of(other).values(), strict=True))
 
 
 def test_targets_out_of_reach_are_counted_and_change_nothing_else():

@@ -7,16 +7,15 @@ import math
 import pytest
 import sacrebleu
 import torch
-from miniatures import PairsDev, context, gradients, nat, one, padded, pairs, refiner
+from miniatures import PairsDev, context, nat, one, padded, pairs, refiner
 from torch import nn
 
-from workflow_src.decoding.refinement import delta_step
 from workflow_src.families import refiners
 from workflow_src.families.nat import NatObjectiveConfig
 from workflow_src.families.nat.validation import validate
 from workflow_src.losses.axe import axe_loss
 from workflow_src.losses.ctc import ctc_loss
-from workflow_src.losses.score_matching import latents_and_goals, score_matching
+from workflow_src.losses.score_matching import score_matching
 from workflow_src.losses.settings import ScoreMatchingConfig
 from workflow_src.types import PAD, Batch
 
@@ -29,27 +28,6 @@ def base(**settings) -> nn.Module:
 
 def batch() -> Batch:
     return pairs([4, 1, 6, 5], [3, 2, 1, 6], (13, 10))
-
-
-@pytest.mark.parametrize("kind", ["score", "energy"])
-def test_the_loss_is_the_squared_error_over_source_positions_up_to_a_constant(kind):
-    frozen, network, data = base(), refiner(kind), batch()
-    terms = score_matching(network, data, context(seed=3, frozen=frozen), CONFIG)
-    mask = data.source != PAD
-    z, goal, memory = latents_and_goals(network, data, mask, context(seed=3, frozen=frozen), CONFIG)
-    second = delta_step(frozen, memory, delta_step(frozen, memory, z, mask), mask)
-    assert torch.allclose(goal, second, atol=1e-12) and not torch.equal(goal, z)
-    direction = network.direction(memory, z, mask, differentiable=True)
-    squared = ((direction - (goal - z)) ** 2)[mask].sum() / mask.sum()
-    constant = ((goal - z) ** 2)[mask].sum() / mask.sum()
-    assert terms.count == int(mask.sum())
-    assert terms.loss.item() == pytest.approx((squared - constant).item(), rel=1e-9)
-    assert all(gradient is None for name, gradient in gradients(frozen_copy(frozen), squared).items())
-
-
-def frozen_copy(frozen: nn.Module) -> nn.Module:
-    """The frozen model with parameters that could have gradients."""
-    return frozen.requires_grad_(True)
 
 
 def test_padding_changes_no_loss():

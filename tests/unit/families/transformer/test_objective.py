@@ -37,10 +37,3 @@ def test_loss_is_the_mean_over_words_and_end_symbols(joint, smoothing):
     grads, expected = gradients(model, terms.loss), gradients(model, loss / count)
     for name, gradient in grads.items():
         assert torch.allclose(gradient, expected[name], atol=1e-12), name
-
-
-def test_the_likelihood_is_the_models_log_probability():
-    model, batch = transformer(), pairs([4, 1, 6], [3, 5, 1])
-    terms = cross_entropy(model, batch, context(), CrossEntropyConfig())
-    total = model.log_probabilities(batch.source, batch.target).sum()
-    assert terms.figures["nll"].item() == pytest.approx(-total.item() / terms.count, rel=1e-12)
