@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from miniatures import decode, ending, lvm, one, padded, pairs, refiner, search, translate
 
 from workflow_src.decoding.refinement import delta_step
-from workflow_src.families.lvm.model import LatentVariableModel
 from workflow_src.nn.models import Refiner
-from workflow_src.types import EOS, PAD, length_mask
+from workflow_src.types import EOS, PAD
 
 SEARCHES = [("prior-mean", 0), ("delta", 3), ("score", 3), ("energy", 3)]
 
@@ -30,13 +27,6 @@ def network(name: str):
 
 def run(model, source, name, steps, **options):
     return translate(model, source, name, steps, refiner=network(name), **options)
-
-
-class PriorAsPosterior(LatentVariableModel):
-    """A model whose posterior is its prior."""
-
-    def posterior(self, memory, _target, mask):
-        return self.prior(memory, mask)
 
 
 class Field(Refiner):
@@ -76,8 +66,9 @@ def test_translations_are_those_of_the_algorithm_one_sentence_at_a_time(model, b
     """Padding and the other sentences of a batch change nothing, and every step is that of the papers."""
     batched = run(model, batch.source, search, steps, trace=True)
     wider = run(model, padded(batch).source, search, steps)
-    assert wider.tokens == batched.tokens
+    assert wider.tokens == batched.tokens == batched.traces[-1] and wider.traces is None
     assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
+    assert batched.steps == [steps] * 4
     for row in range(4):
         single = one(batch, row).source
         alone = run(model, single, search, steps)
@@ -175,38 +166,11 @@ def test_no_steps_is_the_prior_mean(model, batch, search):
     assert none.traces == [plain.tokens]
 
 
-@pytest.mark.parametrize("search", ["delta", "score", "energy"])
-def test_traces_begin_at_the_prior_mean_and_end_at_the_translation(model, batch, search):
-    output = run(model, batch.source, search, 3, trace=True, step_size=1.0)
-    assert len(output.traces) == 4
-    assert output.traces[0] == run(model, batch.source, "prior-mean", 0).tokens
-    assert output.traces[-1] == output.tokens == run(model, batch.source, search, 3).tokens
-    assert output.traces[1] == run(model, batch.source, search, 1).tokens
-    assert output.steps == [3] * 4
-    assert run(model, batch.source, search, 3).traces is None
-
-
 def test_refinement_changes_some_translation(model, batch):
     """Otherwise the tests above would compare equal outputs."""
     plain = run(model, batch.source, "prior-mean", 0).tokens
     for name in ("delta", "score", "energy"):
         assert run(model, batch.source, name, 3, step_size=30.0).tokens != plain, name
-
-
-def test_the_prior_mean_takes_no_steps(model, batch):
-    output = run(model, batch.source, "prior-mean", 0, trace=True)
-    assert output.traces == [output.tokens]
-    assert output.steps == [0] * 4
-
-
-def test_delta_lands_on_the_prior_mean_where_the_posterior_is_the_prior(model, batch):
-    twin = copy.deepcopy(model)
-    twin.__class__ = PriorAsPosterior
-    memory, mask = twin.encode(batch.source), batch.target_mask
-    mean, _ = twin.prior(memory, mask)
-    anywhere = 50 * torch.randn(mean.shape, dtype=torch.float64)
-    with torch.no_grad():
-        assert torch.allclose(delta_step(twin, memory, anywhere, mask), mean, atol=1e-13)
 
 
 def test_a_delta_step_is_the_posterior_mean_of_the_best_words(model, batch):
@@ -286,10 +250,6 @@ def test_lengthening_adds_its_share_of_the_sources_length(model, batch):
         expected = run(model, batch.source, "delta", 1, lengths=lengths + torch.tensor([1, 0, 2, 1]))
         longer = run(model, batch.source, "delta", 1, lengthening=0.25)
         assert longer.tokens == expected.tokens and longer.scores == expected.scores
-
-
-def test_length_mask():
-    assert length_mask(torch.tensor([1, 3])).tolist() == [[True, False, False], [True, True, True]]
 
 
 def test_without_scores_the_tokens_are_the_same():

@@ -7,14 +7,12 @@ import math
 
 import pytest
 import torch
-from miniatures import beam_search, ctc_beam, lvm, nat, one, padded, pairs, searched, transformer
+from miniatures import beam_search, ctc_beam, lvm, nat, one, pairs, searched, transformer
 
-from workflow_src.data.batching import pad
 from workflow_src.decoding import ranking
 from workflow_src.decoding.candidates import winners
 from workflow_src.decoding.ctc import collapse
 from workflow_src.decoding.ranking import best_of, rescored
-from workflow_src.losses.ctc import ctc_loss
 from workflow_src.nn.models import Scorer
 from workflow_src.searches.beam import BeamSettings
 from workflow_src.searches.ctc_beam import CtcBeamSettings
@@ -77,19 +75,6 @@ def test_a_ranked_list_is_sorted_by_brute_force(kind):
         assert all(actual[row][words] == -math.inf for words in ranked[len(scorable) :])
 
 
-def test_the_score_of_a_one_pass_model_is_its_loss_over_symbols_that_it_may_put_out():
-    model = one_pass()
-    memory = model.encode(SOURCE)
-    hidden, mask = model.hidden(memory)
-    target = pad([[3, 4], [5], [4, 4, 4]], eos=False)
-    bias = model.symbol_bias()
-    losses, _, reachable = ctc_loss(hidden, model.target_embedding.weight, bias, mask, target, model.blank)
-    log_probabilities = model.log_probability(model.scoring_states(SOURCE), target)
-    assert reachable.tolist() == [True, True, False]
-    assert torch.allclose(log_probabilities[reachable], -losses[reachable], atol=1e-10)
-    assert (log_probabilities[~reachable] == -math.inf).all()
-
-
 def test_a_one_pass_model_scores_its_outputs_as_it_scored_them_when_it_searched():
     """Also where special symbols, which it may not put out, are probable."""
     model = one_pass()
@@ -100,20 +85,6 @@ def test_a_one_pass_model_scores_its_outputs_as_it_scored_them_when_it_searched(
     for row, (scores,) in enumerate(map(dict.items, rescored(model, SOURCE, candidates))):
         words, score = scores
         assert score * (len(words) + 1) == pytest.approx(hypotheses.scores[row], abs=1e-9)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_neither_batch_nor_padding_changes_a_score(kind):
-    model = KINDS[kind][0]()
-    candidates = [dict.fromkeys(OUTPUTS[row : row + 5], 0.0) for row in (0, 7, 1)]
-    with torch.no_grad():
-        batched = rescored(model, SOURCE, candidates)
-        wider = rescored(model, padded(BATCH).source, candidates)
-        for row in range(3):
-            (alone,) = rescored(model, one(BATCH, row).source, [candidates[row]])
-            for words, score in alone.items():
-                assert batched[row][words] == pytest.approx(score, abs=1e-10)
-                assert wider[row][words] == pytest.approx(score, abs=1e-10)
 
 
 def test_nobody_is_asked_about_an_only_candidate_unless_its_score_is(monkeypatch):

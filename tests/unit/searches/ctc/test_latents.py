@@ -83,19 +83,6 @@ def test_draws_at_no_temperature_are_the_latents_mean():
     assert hypotheses.tokens == plain.tokens and hypotheses.scores == pytest.approx(plain.scores, abs=1e-9)
 
 
-def test_neither_batch_nor_padding_changes_a_draw():
-    network, networks = model(), transformer(SIZE, SIZE, seed=2)
-    for settings in (
-        NpdSettings(draws=4, temperature=1.5),
-        CtcBeamSettings(beam=2, draws=4, temperature=1.5),
-    ):
-        batched = searched({MODEL: network, "rescorer": networks}, SOURCE, settings)
-        for row in range(4):
-            single = searched({MODEL: network, "rescorer": networks}, alone(row), settings)
-            assert single.tokens[0] == batched.tokens[row]
-            assert single.scores[0] == pytest.approx(batched.scores[row], abs=1e-9)
-
-
 def test_prefixes_of_several_draws_keep_their_best_score():
     network, settings = model(), CtcBeamSettings(beam=4, draws=5, temperature=2.0, word_bonus=0.5, min_ratio=0.0)
     hypotheses = ctc_beam(network, SOURCE, settings)

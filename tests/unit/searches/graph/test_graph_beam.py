@@ -9,7 +9,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from miniatures import dat, one, padded, pairs, searched, transformer
+from miniatures import dat, one, pairs, searched, transformer
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.compiled import interpreted
@@ -300,27 +300,6 @@ def test_viterbi_finds_the_best_words_and_path_together(penalty):
         score, output = max(scores)
         assert tuple(hypotheses.tokens[row]) == output and hypotheses.scores[row] == pytest.approx(score, abs=1e-9)
     assert penalty < 3 or len(hypotheses.tokens[0]) == 2 * 2
-
-
-def test_larger_penalties_and_bonuses_make_outputs_longer(model):
-    def words(settings) -> int:
-        return sum(map(len, searched({"model": model}, PAIRS.source, settings).tokens))
-
-    viterbi = [words(GraphViterbiSettings(length_penalty=penalty)) for penalty in (0.0, 1.0, 3.0)]
-    beams = [words(GraphBeamSettings(beam=8, word_bonus=bonus)) for bonus in (-3.0, 0.0, 6.0)]
-    for counts in (viterbi, beams):
-        assert counts == sorted(counts) and counts[0] < counts[-1]
-
-
-def test_padding_and_other_sentences_change_nothing_where_equal_neighbours_are_merged(model):
-    settings = GraphViterbiSettings(merge_equal=True)
-    together = searched({"model": model}, PAIRS.source, settings)
-    wider = searched({"model": model}, padded(PAIRS, 4).source, settings)
-    assert wider.tokens == together.tokens and wider.scores == pytest.approx(together.scores, abs=1e-9)
-    for row in range(3):
-        alone = searched({"model": model}, one(PAIRS, row).source, settings)
-        assert alone.tokens == [together.tokens[row]]
-        assert alone.scores == pytest.approx([together.scores[row]], abs=1e-9)
 
 
 def test_viterbi_merges_equal_neighbours_where_the_setting_says_so_alone():

@@ -12,7 +12,6 @@ from workflow_src.decoding.ranking import rescored
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.iterative_refinement import IterativeRefinementSettings
 from workflow_src.spec import MODEL
-from workflow_src.types import EOS, PAD
 
 LENGTHS = [4, 1, 6, 5, 3, 9, 2, 7]
 SOURCE = tokens(LENGTHS, 13, end=True)
@@ -49,11 +48,6 @@ def model():
     return inat(seed=4)
 
 
-def stopping_model(**options):
-    """Whose sentences repeat their outputs after different numbers of passes."""
-    return inat(seed=4, **options)
-
-
 @pytest.mark.parametrize("passes", [1, 2, 4, 7])
 @pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
 def test_passes_are_those_of_each_sentence_by_itself(model, passes, source):
@@ -81,11 +75,10 @@ def test_one_pass_is_the_first_decoder_alone(model):
 
 @pytest.mark.parametrize(("most", "patience"), [(2, 1), (3, 1), (3, 2), (10, 1), (10, 2), (10, 3)])
 @pytest.mark.parametrize("source", [SOURCE, WIDE], ids=["plain", "padded"])
-def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most, source, patience):
-    network = stopping_model()
-    hypotheses = search(network, source, passes=most, stop="adaptive", patience=patience, trace=True)
+def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(model, most, source, patience):
+    hypotheses = search(model, source, passes=most, stop="adaptive", patience=patience, trace=True)
     for row in range(len(LENGTHS)):
-        outputs, scores = by_hand(network, row, most)
+        outputs, scores = by_hand(model, row, most)
         repeats = [
             number
             for number in range(patience, most)
@@ -102,7 +95,7 @@ def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(most
 
 
 def test_an_output_that_repeats_is_that_of_all_later_passes_where_no_states_are_carried():
-    network = stopping_model(carry_states=False)
+    network = inat(seed=4, carry_states=False)
     hypotheses = search(network, passes=12, stop="adaptive")
     stopped = [row for row, steps in enumerate(hypotheses.steps) if steps < 12]
     assert len(stopped) > 3 and len(set(hypotheses.steps)) > 1
@@ -119,16 +112,15 @@ def test_a_trace_has_the_output_of_every_pass(model):
 
 
 @pytest.mark.parametrize("stop", ["fixed", "adaptive"])
-def test_several_lengths_are_refined_by_themselves_and_the_best_wins(stop):
-    network = stopping_model()
-    hypotheses = search(network, passes=4, lengths=3, stop=stop, trace=True)
+def test_several_lengths_are_refined_by_themselves_and_the_best_wins(model, stop):
+    hypotheses = search(model, passes=4, lengths=3, stop=stop, trace=True)
     for row in range(len(LENGTHS)):
         source = SOURCE[row : row + 1, : LENGTHS[row] + 1]
         with torch.no_grad():
-            lengths = network.length.likely(network.encode(source), 3)[0].tolist()
+            lengths = model.length.likely(model.encode(source), 3)[0].tolist()
         candidates = []
         for length in lengths:
-            outputs, scores = by_hand(network, row, 4, length)
+            outputs, scores = by_hand(model, row, 4, length)
             steps = 4
             if stop == "adaptive":
                 steps = next((n + 1 for n in range(1, 4) if outputs[n] == outputs[n - 1]), 4)
@@ -164,15 +156,3 @@ def test_lengths_can_be_longer(model):
     assert longer == [length + words + 2 for length, words in zip(lengths, LENGTHS, strict=True)]
     some = search(model, passes=2, length_quantile=0.999)
     assert sum(map(len, some.tokens)) > sum(lengths)
-
-
-@pytest.mark.parametrize("stop", ["fixed", "adaptive"])
-def test_the_order_of_a_batch_and_its_size_change_nothing(stop):
-    network = stopping_model()
-    batched = search(network, passes=5, stop=stop)
-    turned = search(network, SOURCE.flip(0), passes=5, stop=stop)
-    assert turned.tokens[::-1] == batched.tokens and turned.steps[::-1] == batched.steps
-    for row, length in enumerate(LENGTHS):
-        alone = search(network, SOURCE[row : row + 1, : length + 1], passes=5, stop=stop)
-        assert (alone.tokens[0], alone.steps[0]) == (batched.tokens[row], batched.steps[row])
-        assert all(token not in (PAD, EOS) for token in alone.tokens[0])

@@ -176,18 +176,6 @@ def test_lengthening_makes_all_candidates_longer(batch):
     assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 1, 3, 1])).tolist()
 
 
-def test_padding_and_the_other_sentences_change_nothing(model, teacher, batch):
-    batched = run(model, batch.source, "score", 1, rescorer=teacher)
-    wider = run(model, padded(batch).source, "score", 1, rescorer=teacher)
-    assert wider.tokens == batched.tokens
-    assert wider.scores == pytest.approx(batched.scores, abs=1e-12)
-    backwards = run(model, batch.source.flip(0), "score", 1, rescorer=teacher)
-    assert backwards.tokens == batched.tokens[::-1]
-    for row in range(4):
-        alone = run(model, one(batch, row).source, "score", 1, rescorer=teacher)
-        assert alone.tokens == [batched.tokens[row]]
-
-
 def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
     expected = run(model, batch.source, "delta", 1, rescorer=teacher)
     monkeypatch.setattr("workflow_src.decoding.search.ROWS", 5)
@@ -211,13 +199,6 @@ def test_one_length_and_the_mean_alone_is_the_plain_search(model, batch):
         hypotheses = run(model, batch.source, search, steps, plan)
         assert hypotheses.tokens == plain.tokens
         assert hypotheses.scores == pytest.approx(plain.scores, abs=1e-12)
-
-
-def test_the_most_probable_length_comes_first(model, batch):
-    memory = model.encode(batch.source)
-    lengths = model.length.likely(memory, 4)
-    assert lengths[:, 0].tolist() == model.length.predict(memory).tolist()
-    assert (lengths >= 1).all()
 
 
 def test_likely_lengths_differ_from_each_other_also_for_the_shortest_sentences(model, batch):
@@ -286,26 +267,3 @@ def test_sentences_stop_when_their_step_is_short(model, batch, threshold):
         plain = translate(model, one(batch, row).source, "score", hypotheses.steps[row], refiner=Contraction(rate))
         assert plain.tokens[0] == hypotheses.tokens[row]
         assert plain.scores[0] == pytest.approx(hypotheses.scores[row], abs=1e-12)
-
-
-@pytest.mark.parametrize("search", ["delta", "score", "energy"])
-def test_a_threshold_that_nothing_reaches_changes_nothing(model, batch, search):
-    plain = translate(model, batch.source, search, 3, refiner=network(search), trace=True)
-    never = translate(model, batch.source, search, 3, refiner=network(search), trace=True, stop_threshold=1e-300)
-    if search != "delta":  # delta may stand still exactly
-        assert never.steps == [3] * 4
-    assert never.tokens == plain.tokens
-    assert never.traces == plain.traces
-
-
-def test_delta_that_stands_still_stops(model, batch):
-    """Once the words repeat, a delta step has no length: the step after the repeated words shows it."""
-    hypotheses = translate(model, batch.source, "delta", 20, stop_threshold=1e-9)
-    plain = translate(model, batch.source, "delta", 20, trace=True)
-    assert hypotheses.tokens == plain.tokens
-    assert min(hypotheses.steps) < 20
-    for row, steps in enumerate(hypotheses.steps):
-        words = [step[row] for step in plain.traces]
-        # Equal words before steps k and k + 1 mean equal latents after them, so that step k + 1 has no length.
-        still = next((k + 2 for k in range(19) if words[k] == words[k + 1]), 20)
-        assert steps == min(still, 20)

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from miniatures import cmlm, one, padded, pairs, searched, transformer
+from miniatures import cmlm, one, pairs, searched, transformer
 
 from workflow_src.decoding import search as module
 from workflow_src.searches.argmax import ArgmaxSettings
 from workflow_src.searches.mask_predict import MaskPredictSettings
-from workflow_src.searches.mask_predict.search import least_confident, masked_again
+from workflow_src.searches.mask_predict.search import least_confident
 
 MASK = 10
 BATCH = pairs([4, 1, 6, 9, 3], [1] * 5)
@@ -120,26 +120,6 @@ def test_computing_fewer_sentences_together_changes_nothing(length_beam, lengths
     assert in_parts.candidates == together.candidates and in_parts.steps == together.steps
 
 
-def test_a_wider_length_beam_finds_no_worse_score():
-    narrow, wide = (search(iterations=3, length_beam=beam) for beam in (1, 5))
-    assert all(one >= other - 1e-12 for one, other in zip(wide.scores, narrow.scores, strict=True))
-    assert wide.tokens != narrow.tokens and max(wide.candidates) == 5
-
-
-@pytest.mark.parametrize("beam", [1, 4])
-def test_neither_batch_nor_padding_changes_an_output(beam, monkeypatch):
-    batched = search(iterations=4, length_beam=beam)
-    wider = search(source=padded(BATCH, 5).source, iterations=4, length_beam=beam)
-    singles = [search(source=one(BATCH, row).source, iterations=4, length_beam=beam) for row in range(5)]
-    assert wider.tokens == batched.tokens == [single.tokens[0] for single in singles]
-    assert wider.scores == pytest.approx(batched.scores, abs=1e-10)
-    assert [single.scores[0] for single in singles] == pytest.approx(batched.scores, abs=1e-10)
-    # Sentences a few at a time, so that their candidates fit into memory.
-    monkeypatch.setattr(module, "ROWS", 2 * beam)
-    chunked = search(iterations=4, length_beam=beam)
-    assert chunked.tokens == batched.tokens and chunked.scores == pytest.approx(batched.scores, abs=1e-10)
-
-
 class Scripted:
     """A model whose chances are written down: `table` has, for each pass and place, a word and its probability."""
 
@@ -196,17 +176,6 @@ def test_a_case_worked_by_hand():
     # The last probability counts, also where it is below the one before.
     expected = sum(math.log(p) for p in (0.65, 0.8, 0.75, 0.9, 0.95)) / 5
     assert result.scores[0] == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_numbers_of_places_that_are_masked_again():
-    lengths = torch.tensor([1, 2, 5, 7, 10, 20])
-    assert [masked_again(lengths, t, 4).tolist() for t in (1, 2, 3)] == [
-        [0, 1, 3, 5, 7, 15],
-        [0, 1, 2, 3, 5, 10],
-        [0, 0, 1, 1, 2, 5],
-    ]
-    # Fewer places than passes: the last passes have nothing to mask.
-    assert [int(masked_again(lengths, t, 10)[2]) for t in range(1, 10)] == [4, 4, 3, 3, 2, 2, 1, 1, 0]
 
 
 def test_passes_that_mask_nothing_are_not_computed():
