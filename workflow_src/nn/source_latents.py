@@ -92,10 +92,10 @@ class LengthTransformation(nn.Module):
     reads the latent nearest to its place, and equal lengths change nothing.
     """
 
-    def __init__(self, sigma: float = 1.0, first_position: int = 1):
+    def __init__(self, first_position: int):
         super().__init__()
         self.first_position = first_position
-        self.log_sigma = nn.Parameter(torch.tensor(float(sigma)).log())
+        self.log_sigma = nn.Parameter(torch.zeros(()))
 
     def weights(self, source_mask: Tensor, lengths: Tensor, width: int) -> Tensor:
         """w (B, width, S) for source positions (B, S) and target lengths (B,); rows of real positions sum to 1.

@@ -15,7 +15,7 @@ SOURCES, LENGTHS = [5, 2, 4], [3, 6, 4]
 
 
 def transformation(sigma: float, first_position: int = 1) -> LengthTransformation:
-    transform = LengthTransformation(first_position=first_position).double()
+    transform = LengthTransformation(first_position).double()
     with torch.no_grad():
         transform.log_sigma.fill_(math.log(sigma))
     return transform
@@ -44,7 +44,6 @@ def test_weights_are_those_of_the_formula_and_sum_to_one(sigma, first):
 
 def test_equal_lengths_change_nothing_as_sigma_goes_to_zero():
     z, mask = latents(), masked(SOURCES)
-    assert LengthTransformation(2.5).log_sigma.item() == pytest.approx(math.log(2.5))
     differences = []
     for sigma in (1.0, 0.3, 0.1, 0.01):
         out = transformation(sigma)(z, mask, torch.tensor(SOURCES), max(SOURCES)).detach()
