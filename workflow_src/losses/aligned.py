@@ -121,9 +121,8 @@ class _LinearAligned(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else hidden.dtype
         narrow_hidden, narrow_weight = hidden.to(dtype), weight.to(dtype)
         with torch.autocast(device, enabled=False):
-            own = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
-            log_probabilities, _, normalisers = own
-            emissions = log_probabilities.new_full((*shape, symbols.size(1)), 0.0)
+            log_probabilities, _, normalisers = own_log_probabilities(narrow_hidden, narrow_weight, bias, rows, symbols)
+            emissions = log_probabilities.new_zeros((*shape, symbols.size(1)))
             emissions[real] = log_probabilities
             aligned = align(emissions, *further)
             spread = spread.to(normalisers) * aligned.counted

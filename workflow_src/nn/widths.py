@@ -16,8 +16,7 @@ Lengths = TypeVar("Lengths", int, Tensor)
 
 def ratio_of(factor: float) -> tuple[int, int]:
     """Numerator and denominator of a factor, whose decimals after the sixth do not count."""
-    ratio = Fraction(factor).limit_denominator(10**6)
-    return ratio.numerator, ratio.denominator
+    return Fraction(factor).limit_denominator(10**6).as_integer_ratio()
 
 
 def multiplied(lengths: Lengths, ratio: tuple[int, int]) -> Lengths:

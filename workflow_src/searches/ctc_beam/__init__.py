@@ -48,10 +48,6 @@ class CtcBeamSettings(SearchSettings):
     )
 
 
-def width(settings: CtcBeamSettings) -> int:
-    return settings.beam * max(1, settings.draws)
-
-
 def bytes_held(settings: CtcBeamSettings, sizes: Sizes) -> float:
     """Bytes of the scores of all symbols at every slot of each draw; of the prefixes of one sentence with all
     continuations within `min_ratio`; and of the outputs of all sentences, where these are compared in the end."""
@@ -83,7 +79,7 @@ SEARCH = Search(
         RESCORER: RANKING,
     },
     series="beam",
-    width=width,
+    width=lambda settings: settings.beam * max(1, settings.draws),
     held=bytes_held,
     label=label,
     look=Look(marker="X"),

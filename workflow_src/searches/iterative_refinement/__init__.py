@@ -66,11 +66,6 @@ def label(settings: IterativeRefinementSettings) -> str:
     return ", ".join(["iterative refinement", passes, *ranked_by(settings.rescorer)])
 
 
-def varies(settings: IterativeRefinementSettings) -> str | None:
-    """Why a search is no fixed function of its source, or None."""
-    return "with stop: adaptive" if settings.stop == "adaptive" else None
-
-
 SEARCH = Search(
     name="iterative-refinement",
     title="iterative refinement",
@@ -78,7 +73,7 @@ SEARCH = Search(
     module="workflow_src.searches.iterative_refinement.search:IterativeRefinement",
     program=True,
     graph=ranked_graph,
-    varies=varies,
+    varies=lambda settings: "with stop: adaptive" if settings.stop == "adaptive" else None,
     even_steps=True,
     needs={MODEL: Role(ITERATIVE), RESCORER: RANKING},
     traceable=True,

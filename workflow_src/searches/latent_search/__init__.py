@@ -29,10 +29,6 @@ class LatentSearchSettings(SearchSettings):
     lengthening: Lengthening
 
 
-def width(settings: LatentSearchSettings) -> int:
-    return settings.lengths * settings.samples
-
-
 def label(settings: LatentSearchSettings) -> str:
     """The refinement, numbers of lengths and samples, steps, and the system that ranks."""
     how = searches()[settings.refinement].title if settings.steps and settings.refinement else "prior samples"
@@ -52,7 +48,7 @@ SEARCH = Search(
     settings=LatentSearchSettings,
     module="workflow_src.searches.latent_search.search:LatentSearch",
     needs={MODEL: Role(LATENT), RESCORER: Role(SCORER, agree=("subwords",), optional=True)},
-    width=width,
+    width=lambda settings: settings.lengths * settings.samples,
     label=label,
     details=details,
     look=Look("#cc79a7", "*", light="#b0568c", dark="#e49ac2"),
