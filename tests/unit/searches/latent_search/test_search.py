@@ -176,14 +176,6 @@ def test_lengthening_makes_all_candidates_longer(batch):
     assert [len(words) for words in hypotheses.tokens] == (predicted + torch.tensor([2, 1, 3, 1])).tolist()
 
 
-def test_how_many_rows_are_held_at_once_changes_nothing(model, teacher, batch, monkeypatch):
-    expected = run(model, batch.source, "delta", 1, rescorer=teacher)
-    monkeypatch.setattr("workflow_src.decoding.search.ROWS", 5)
-    chunked = run(model, batch.source, "delta", 1, rescorer=teacher)
-    assert chunked.tokens == expected.tokens
-    assert chunked.scores == pytest.approx(expected.scores, abs=1e-12)
-
-
 def test_the_seed_decides_the_samples(model, batch):
     first = run(model, batch.source, "prior-mean", 0)
     assert run(model, batch.source, "prior-mean", 0).tokens == first.tokens
