@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workflow_src.config.declared import member_settings, reason
@@ -49,11 +49,6 @@ def _parsed(listed: Mapping[str, Mapping[str, Any]], where: str) -> tuple[Measur
     """The metrics of a mapping of names to settings, in the order of all metrics. Raises ConfigError."""
     settings = member_settings("metric", listed, metrics(), where)
     return tuple(Measured(metric, settings[name]) for name, metric in metrics().items() if name in settings)
-
-
-def rule_settings(measured: tuple[Measured, ...], dump: Callable[[Frozen], dict[str, Any]]) -> dict[str, Any]:
-    """Settings of rules: `metrics`, settings by name as `dump` writes them."""
-    return {"metrics": {entry.metric.name: dump(entry.settings) for entry in measured}}
 
 
 def measured(listed: Mapping[str, Mapping[str, Any]] | None) -> tuple[Measured, ...]:

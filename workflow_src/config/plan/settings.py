@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from workflow_src.config.datasets import TEST, DatasetFiles, GroupSplit, RawText
-from workflow_src.config.metrics import rule_settings
 from workflow_src.config.plan.inputs import Inputs
 from workflow_src.config.resolved import Decode, System
 from workflow_src.config.roles import followed
@@ -79,8 +78,7 @@ class Plan(Inputs):
         }
 
     def settings_download(self) -> str:
-        files = self._raw_text(self.loaded.dataset)
-        return settings_json(files)
+        return settings_json(self._raw_text(self.loaded.dataset))
 
     def settings_download_monolingual(self) -> str:
         return settings_json(self._raw_text(self.monolingual_files))
@@ -291,19 +289,14 @@ class Plan(Inputs):
         return decodes
 
     def settings_speed(self) -> str:
+        reference = self.comparisons.reference
         return settings_json(
             {
                 "speed": self._dump(self.config.speed),
-                "reference": self._reference_key,
+                "reference": reference.key if reference else None,
                 "rows": [self._decode(decode, "system", "name", "tune") for decode in self.loaded.decodes],
             }
         )
-
-    @property
-    def _reference_key(self) -> list[str] | None:
-        """System and name of the row that others are compared with."""
-        row = self.comparisons.reference
-        return [row.system, row.name] if row else None
 
     def settings_quality(self) -> str:
         return settings_json(self._scoring())
@@ -314,11 +307,10 @@ class Plan(Inputs):
 
     def _scoring(self, name: str | None = None) -> dict[str, Any]:
         """Settings of all metrics, or of the main one and `name` alone."""
-        metrics = self.loaded.metrics
-        chosen = tuple(
-            entry for entry in metrics if name is None or entry.metric.name in (metrics[0].metric.name, name)
-        )
-        return self._corpus() | rule_settings(chosen, self._dump)
+        metrics = {entry.metric.name: self._dump(entry.settings) for entry in self.loaded.metrics}
+        if name is not None:
+            metrics = {one: metrics[one] for one in (self.loaded.metrics[0].metric.name, name)}
+        return self._corpus() | {"metrics": metrics}
 
     def _corpus(self) -> dict[str, Any]:
         """What scores depend on; metrics that the altered source rules out were refused when it was read."""
