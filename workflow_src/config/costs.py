@@ -116,7 +116,7 @@ def feed_forward(model: Any) -> int:
 
 def vocabulary_size(plan: Plan) -> int:
     """Subwords of the vocabulary in a plan without auto (`sized`)."""
-    return sized_number(plan.recipe.subwords.vocabulary_size)
+    return plan.recipe.subwords.size
 
 
 def updates(system: System) -> int:

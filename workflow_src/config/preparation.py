@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from workflow_src.config.sizes import AUTO, vocabulary_size
+from workflow_src.config.sizes import AUTO, sized_number, vocabulary_size
 from workflow_src.errors import ConfigError
 from workflow_src.spec import Frozen
 
@@ -66,5 +66,4 @@ class SubwordsConfig(Frozen):
     @property
     def size(self) -> int:
         """The number of `vocabulary_size`, which must not be auto: `sized` replaces that."""
-        assert self.vocabulary_size != AUTO
-        return int(self.vocabulary_size)
+        return sized_number(self.vocabulary_size)
