@@ -99,14 +99,11 @@ def show_plan(arguments: argparse.Namespace) -> None:
         console.write(sys.stdout, [str(arguments.output)])
 
 
-plan_parser = COMMANDS.add_parser(
-    "plan", help="what Snakemake would run of an experiment, why, and what it takes", parents=[PLAN]
-)
-plan_parser.set_defaults(run=show_plan)
-estimate_parser = COMMANDS.add_parser(
-    "estimate", help="what an experiment takes in all: its plan, before anything has run", parents=[PLAN]
-)
-estimate_parser.set_defaults(run=show_plan)
+for command, purpose in (
+    ("plan", "what Snakemake would run of an experiment, why, and what it takes"),
+    ("estimate", "what an experiment takes in all: its plan, before anything has run"),
+):
+    COMMANDS.add_parser(command, help=purpose, parents=[PLAN]).set_defaults(run=show_plan)
 
 
 def print_table(table: rich.table.Table) -> None:
