@@ -111,18 +111,15 @@ class System(SystemFields):
         return canonical(self.texts)
 
     def sized(self, tokens: int, monolingual: int | None = None) -> System:
-        """The system with numbers in place of auto, for texts of so many target tokens (see `epoch_tokens`)."""
-        training = self.training.sized(self.epoch_tokens(tokens, monolingual))
-        return self.model_copy(update={"training": training})
-
-    def epoch_tokens(self, tokens: int, monolingual: int | None = None) -> int:
-        """Target tokens of an epoch: texts have `tokens` each, and monolingual ones `monolingual`, if that is known."""
+        """The system with numbers in place of auto: texts have `tokens` target tokens each, and monolingual ones
+        `monolingual`, if that is known."""
 
         def length(text: str) -> int:
             origin = kind_and_system(text)
             return monolingual or tokens if origin and origin.kind == MONOLINGUAL else tokens
 
-        return round(sum(weight * length(text) for text, weight in self.texts.items()))
+        epoch_tokens = round(sum(weight * length(text) for text, weight in self.texts.items()))
+        return self.model_copy(update={"training": self.training.sized(epoch_tokens)})
 
 
 @functools.cache
@@ -297,11 +294,6 @@ class Loaded:
     def needs_scores(self) -> bool:
         """True where a filter reads scores of the training pairs."""
         return any(SCORES in filters()[name].needs for name in self.cleaning)
-
-    @property
-    def bleu_tokeniser(self) -> str:
-        """sacreBLEU's tokeniser of the target language: everywhere that BLEU is counted."""
-        return self.corpus.tokeniser
 
     def sized(self, pairs: int, tokens: int, monolingual: int | None = None, characters: int = 0) -> Loaded:
         """The configuration with numbers in place of auto, for training texts of so many pairs and target tokens.

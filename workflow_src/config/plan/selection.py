@@ -108,7 +108,7 @@ def scoring(loaded: Loaded) -> dict[str, str]:
     """Settings of BLEU for outputs that do not mean repetitions."""
     return {
         "remove_repetitions": removal(False, False, loaded.config.report.remove_repetitions),
-        "bleu_tokeniser": loaded.bleu_tokeniser,
+        "bleu_tokeniser": loaded.corpus.tokeniser,
     }
 
 
