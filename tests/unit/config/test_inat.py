@@ -7,18 +7,16 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from workflow_src.config import load
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.plan import Plan
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.resolved import Loaded
 
-SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
 
 
-def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, Any]:
+def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> Loaded:
     systems = {"one": {"family": "inat", "preset": "miniature", "training": TRAINING} | system}
     refined = [{"system": "one", "search": "iterative-refinement", **decode} for decode in decodes]
-    return merge(SMOKE, {"systems": systems, "decodes": refined})
+    return load_experiment("smoke", systems=systems, decodes=refined)
 
 
 @pytest.mark.parametrize(
@@ -45,12 +43,12 @@ def experiment(system: dict[str, Any], *decodes: dict[str, Any]) -> dict[str, An
 )
 def test_a_decode_that_cannot_be_is_refused(decode, setting, fields):
     with refuses(setting=f"decodes[0].{setting}", **fields):
-        load(experiment({}, decode))
+        experiment({}, decode)
 
 
 def test_families_of_one_decoder_are_not_refined_so():
     with refuses(setting="decodes[0].search", nearest=None):
-        load(experiment({"family": "nat"}, {"passes": 2}))
+        experiment({"family": "nat"}, {"passes": 2})
 
 
 @pytest.mark.parametrize(
@@ -70,19 +68,17 @@ def test_families_of_one_decoder_are_not_refined_so():
 )
 def test_an_objective_that_cannot_be_is_refused(objective, setting, fields):
     with refuses(setting=f"systems.one{setting}", **fields):
-        load(experiment({"objective": objective}, {"passes": 2}))
+        experiment({"objective": objective}, {"passes": 2})
 
 
 def test_decodes_have_names_of_their_own():
-    loaded = load(
-        experiment(
-            {"init_from": "teacher", "data": "distilled-by-teacher"},
-            {"passes": [1, 2, 4, 8]},
-            {"passes": 8, "stop": "adaptive"},
-            {"passes": 8, "stop": "adaptive", "patience": 2},
-            {"passes": 4, "lengths": 3, "rescorer": "teacher"},
-            {"passes": 4, "engine": ["onnxruntime", "onnxruntime-int8"]},
-        )
+    loaded = experiment(
+        {"init_from": "teacher", "data": "distilled-by-teacher"},
+        {"passes": [1, 2, 4, 8]},
+        {"passes": 8, "stop": "adaptive"},
+        {"passes": 8, "stop": "adaptive", "patience": 2},
+        {"passes": 4, "lengths": 3, "rescorer": "teacher"},
+        {"passes": 4, "engine": ["onnxruntime", "onnxruntime-int8"]},
     )
     assert [decode.name for decode in loaded.decodes] == [
         *(f"iterative-refinement-{passes}" for passes in (1, 2, 4, 8)),

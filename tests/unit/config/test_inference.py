@@ -8,10 +8,9 @@ import pytest
 from configurations import changes_at
 from refusals import refuses
 
-from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.files import merge
 
-SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
 OPERATORS = ("SX", "STL", "SG", "ST", "GX")
 
@@ -30,7 +29,7 @@ ENGINE = {"system": "engine", "search": "argmax"}
 
 
 def loaded(decode: dict[str, Any] = ENGINE, **changes: Any):
-    return load(merge(SMOKE, {"systems": merge(SYSTEMS, changes), "decodes": [decode]}))
+    return load_experiment("smoke", systems=merge(SYSTEMS, changes), decodes=[decode])
 
 
 @pytest.mark.parametrize(

@@ -8,44 +8,33 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from workflow_src.config import load
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.plan import Plan
+from workflow_src.config import Plan, load_experiment
+from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
 
-SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 SYSTEM = {"family": "cmlm", "preset": "miniature", "training": {"max_steps": 2, "batch_tokens": 100}}
 
 
-def experiment(decode: dict[str, Any], **changes: Any) -> dict[str, Any]:
+def experiment(decode: dict[str, Any], **changes: Any) -> Loaded:
     decodes = [{"system": "teacher", "search": "greedy"}, {"system": "one", "search": "mask-predict", **decode}]
-    return merge(SMOKE, {"systems": {"one": {**SYSTEM, **changes}}, "decodes": decodes})
-
-
-def test_a_list_of_iterations_gives_one_decode_each():
-    loaded = load(experiment({"iterations": [1, 4, 10], "rescorer": None}))
-    rows = loaded.decodes[1:]
-    assert [row.name for row in rows] == ["mask-predict-1", "mask-predict-4", "mask-predict-10"]
-    assert [row.values.length_beam for row in rows] == [5, 5, 5]
-    plan = Plan(loaded)
-    assert plan.settings_report() and rows[1].values.iterations == 4
+    return load_experiment("smoke", systems={"one": {**SYSTEM, **changes}}, decodes=decodes)
 
 
 def test_settings_that_differ_from_defaults_stand_in_names():
     fields = {"iterations": 4, "length_beam": 1, "lengthening": 0.1, "length_quantile": 0.6}
-    (_, row) = load(experiment(fields)).decodes
+    (_, row) = experiment(fields).decodes
     assert row.name == "mask-predict-4-lengths1-quantile0.6-longer0.1"
-    (_, row) = load(experiment({"iterations": 4, "length_beam": 3, "rescorer": "teacher"})).decodes
+    (_, row) = experiment({"iterations": 4, "length_beam": 3, "rescorer": "teacher"}).decodes
     assert row.name == "mask-predict-4-lengths3-by-teacher"
-    (_, row) = load(experiment({"iterations": 4, "length_penalty": 1.5})).decodes
+    (_, row) = experiment({"iterations": 4, "length_penalty": 1.5}).decodes
     assert row.name == "mask-predict-4-penalty1.5"
-    (_, row) = load(experiment({"iterations": 4, "length_penalty": 1.0})).decodes
+    (_, row) = experiment({"iterations": 4, "length_penalty": 1.0}).decodes
     assert row.name == "mask-predict-4"
 
 
 def test_dev_may_choose_the_length_beam_and_engines_compute_it():
     fields = {"iterations": 4, "tune": {"length_beam": [1, 3, 5]}, "name": "chosen", "engine": "onnxruntime"}
-    (_, row) = load(experiment(fields)).decodes
+    (_, row) = experiment(fields).decodes
     assert row.tune == {"length_beam": [1, 3, 5]}
 
 
@@ -58,15 +47,15 @@ def test_dev_may_choose_the_length_beam_and_engines_compute_it():
     ],
 )
 def test_values_to_choose_from_are_checked_beside_the_others_of_their_decode(search, fields, chosen):
-    (_, row) = load(experiment({"search": search, **fields, "tune": chosen, "name": "chosen"})).decodes
+    (_, row) = experiment({"search": search, **fields, "tune": chosen, "name": "chosen"}).decodes
     assert row.tune == chosen
     with pytest.raises(ConfigError, match=r"length_penalty.*lengths"):
-        load(experiment({"search": "argmax", "tune": {"lengths": [1, 5], "length_penalty": [1.5]}}))
+        experiment({"search": "argmax", "tune": {"lengths": [1, 5], "length_penalty": [1.5]}})
 
 
 def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
     fields = {"iterations": [1, 4], "length_beam": [1, 5], "rescorer": "teacher"}
-    plan = Plan(load(experiment(fields)))
+    plan = Plan(experiment(fields))
     analysis = plan.analyses["lengths"]
     assert analysis.enabled and "one" in analysis.systems
     searches = [entry for entry in json.loads(analysis.settings)["searches"] if entry["system"] == "one"]
@@ -129,9 +118,9 @@ def test_the_analysis_of_lengths_follows_every_number_of_iterations_once():
 )
 def test_a_decode_that_cannot_be_is_refused(decode, model, setting, fields):
     with refuses(setting=f"decodes[1]{setting}", **fields):
-        load(experiment(decode, model=model))
+        experiment(decode, model=model)
 
 
 def test_lengths_are_learnt():
     with refuses(setting="systems.one.objective.length_weight", value=0):
-        load(experiment({"iterations": 4}, objective={"length_weight": 0}))
+        experiment({"iterations": 4}, objective={"length_weight": 0})
