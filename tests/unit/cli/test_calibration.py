@@ -10,7 +10,7 @@ import pytest
 from stage_server import STAGE_SERVER
 
 from workflow_src.cli import calibration
-from workflow_src.cli.calibration import Rates, core_hours
+from workflow_src.cli.calibration import Rates
 from workflow_src.cli.plan import Request, overview
 from workflow_src.cli.show import duration, facts
 from workflow_src.config.resources import gpus
@@ -24,13 +24,6 @@ MEASURED = {"training": 1e9, "decoding": 1e8, "start": 2.0}
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def test_hours_are_the_start_of_a_job_and_operations_by_a_rate():
-    rates = Rates(**MEASURED)
-    assert core_hours(rates, 3.6e12, training=True) == pytest.approx(1 + 2 / 3600)
-    assert core_hours(rates, 3.6e11, training=False) == pytest.approx(1 + 2 / 3600)
-    assert core_hours(rates, 0.0, training=True) == pytest.approx(2 / 3600)
 
 
 def test_a_machine_is_measured_once(folder, monkeypatch, capsys):

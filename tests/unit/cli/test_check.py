@@ -50,10 +50,6 @@ def warnings(capsys) -> list[str]:
     return [line for line in checked(capsys).splitlines() if line.startswith("warning: ")]
 
 
-def test_all_is_there(mine, capsys):
-    assert checked(capsys).startswith("Experiment mine is valid: ")
-
-
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_missing_text_file_is_named(mine, name, tmp_path, capsys):
     (tmp_path / name).unlink()

@@ -1,6 +1,5 @@
 """Which analyses an experiment has, what each needs, and what is trained for them."""
 
-import copy
 import json
 from re import escape
 
@@ -17,7 +16,7 @@ DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
 
 
 def planned(**changes) -> Plan:
-    return Plan(load(merge(copy.deepcopy(DEMO), changes)))
+    return Plan(load(merge(DEMO, changes)))
 
 
 def settings(plan: Plan, name: str) -> dict:

@@ -438,7 +438,6 @@ def test_systems_that_an_experiment_leaves_out_go_from_lists(tmp_path):
     ("row", "fields"),
     [
         (CTC_BEAM | {"tune": ["word_bonnus"]}, {"setting": "decodes[0].tune.word_bonnus", "nearest": "word_bonus"}),
-        (CTC_BEAM | {"tune": []}, {"setting": "decodes[0].tune"}),
         (CTC_BEAM | {"tune": ["word_bonus", "word_bonus"]}, {"setting": "decodes[0].tune"}),
         (CTC_BEAM | {"tune": "word_bonus"}, {"setting": "decodes[0].tune"}),
         (CTC_BEAM | {"word_bonus": 1, "tune": ["word_bonus"]}, {"setting": "decodes[0].word_bonus", "value": 1}),
