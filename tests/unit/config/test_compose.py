@@ -20,7 +20,10 @@ PRESETS = read_yaml(CONFIG_FOLDER / "training.yaml")
 
 
 def mine(**settings):
-    """`smoke` with changes. Its score network works in the space of lvm, and ctc's bundle carries lm."""
+    """`smoke`, or what `extends` names, with changes.
+
+    Its score network works in the space of lvm, and ctc's bundle carries lm.
+    """
     return load({"experiment": "mine", "extends": "smoke", **settings})
 
 
@@ -44,16 +47,16 @@ def test_only_keeps_systems_and_all_that_they_are_built_on():
 
 def test_only_keeps_what_bundles_carry_and_what_fills_roles():
     assert set(mine(only=["ctc"]).systems) == {"teacher", "ctc", "lm"}
-    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger-engine"]})
+    loaded = mine(extends="smoke-families", only=["tagger-engine"])
     # Its energy is that of seq2seq, its start is tagger, and nothing needs the teacher.
     assert set(loaded.systems) == {"tagger-engine", "tagger", "seq2seq"}
 
 
 def test_translations_with_a_dropped_system_go_and_its_distillation_too(load_over):
-    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger", "cmlm"]})
+    loaded = mine(extends="smoke-families", only=["tagger", "cmlm"])
     assert decoded(loaded) == {"teacher", "tagger", "cmlm"}
     assert "teacher" in loaded.config.distillation
-    loaded = load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]})
+    loaded = mine(extends="smoke-families", only=["tagger"])
     assert decoded(loaded) == {"tagger"} and not loaded.config.distillation
     # A search may name a system besides: those that a dropped one ranks go.
     ranked = [
@@ -86,7 +89,7 @@ def test_only_knows_what_the_search_of_a_plug_in_names(own_module, tmp_path):
     ]
     parent = {"experiment": "parent", "extends": "smoke-families", "plugins": ["ours"], "decodes": decodes}
     (tmp_path / "parent.yaml").write_text(json.dumps(parent))
-    loaded = load({"experiment": "mine", "extends": "parent.yaml", "only": ["tagger"]})
+    loaded = mine(extends="parent.yaml", only=["tagger"])
     assert set(loaded.systems) == {"tagger"}
     assert [(decode.search, decode.values.rescorer) for decode in loaded.decodes] == [("ours", None)]
 
@@ -102,7 +105,7 @@ def test_only_over_a_shipped_experiment_by_its_name_and_along_a_chain():
     assert set(
         load_experiment("smoke", only=["teacher"], decodes=[{"system": "teacher", "search": "greedy"}]).systems
     ) == {"teacher"}
-    shapes = load({"experiment": "mine", "extends": "tatoeba-one-pass", "only": ["student-long", "ctc-4-1"]})
+    shapes = mine(extends="tatoeba-one-pass", only=["student-long", "ctc-4-1"])
     assert set(shapes.systems) == {"teacher", "student-long", "ctc-4-1"}
 
 
@@ -125,23 +128,14 @@ def test_only_leaves_every_shipped_experiment_valid(name):
 def test_scorers_and_analyses_of_dropped_systems_go():
     full = load_experiment("smoke-families").analyses["energies"]
     assert full.enabled is True and set(full.scorer) == {"seq2seq", "teacher"}
-    cut = load({"experiment": "mine", "extends": "smoke-families", "only": ["cmlm"]})
+    cut = mine(extends="smoke-families", only=["cmlm"])
     assert cut.analyses["energies"].scorer == ("teacher",)
-    cut = Plan(load({"experiment": "mine", "extends": "smoke-families", "only": ["tagger"]}))
+    cut = Plan(mine(extends="smoke-families", only=["tagger"]))
     assert cut.loaded.analyses["energies"].scorer is None
     # Nothing refines latents any more, and nothing is asked of them.
     assert not [a for a in cut.analyses.values() if a.enabled and a.name in ("convergence", "latent_paths")]
     with pytest.raises(ConfigError, match=r"^analyses.components.enabled"):
-        Plan(
-            load(
-                {
-                    "experiment": "mine",
-                    "extends": "smoke-families",
-                    "only": ["tagger"],
-                    "analyses": {"components": {"enabled": True}},
-                }
-            )
-        )
+        Plan(mine(extends="smoke-families", only=["tagger"], analyses={"components": {"enabled": True}}))
 
 
 def test_how_pairs_are_scored_by_a_dropped_system_goes(load_over):
@@ -335,7 +329,7 @@ def test_pairs_of_huang_et_al_differ_by_a_factor_of_two_at_most(source, target, 
 def test_settings_of_papers_are_found_by_name():
     papers = sorted(path.stem for path in (CONFIG_FOLDER / "experiments" / "papers").glob("*.yaml"))
     assert papers and set(papers) < set(files.experiment_names())
-    loaded = load({"experiment": "mine", "extends": papers[0]})
+    loaded = mine(extends=papers[0])
     assert loaded.systems == load_experiment(papers[0]).systems
     full = read_yaml(CONFIG_FOLDER / "experiments" / "papers" / f"{papers[0]}.yaml")
     assert load(full).systems == loaded.systems
@@ -355,11 +349,11 @@ def test_settings_of_papers_are_found_by_name():
 def test_another_recipe_has_a_folder_of_its_own(recipe):
     """Under the extended recipe's name, its files would be replaced without a word."""
     with refuses(setting="recipe.name", value="smoke"):
-        load({"experiment": "mine", "extends": "smoke", "recipe": recipe})
-    assert load({"experiment": "mine", "extends": "smoke", "recipe": {**recipe, "name": "mine"}})
+        mine(recipe=recipe)
+    assert mine(recipe={**recipe, "name": "mine"})
     own = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")["recipe"]
     for same in ({"source": own["source"]}, {"dataset": own["dataset"]}):
-        assert load({"experiment": "mine", "extends": "smoke", "recipe": same})
+        assert mine(recipe=same)
 
 
 def shared_files(plan):
@@ -431,9 +425,9 @@ def test_the_word_none_in_place_of_a_section_is_refused_by_its_name(changes, set
 def test_text_of_one_language_may_be_added_to_the_extended_recipe(tmp_path):
     (tmp_path / "news.de").write_text("der Hund\n")
     text = {"monolingual": [{"texts": {"de": str(tmp_path / "news.de")}}]}
-    assert load({"experiment": "mine", "extends": "smoke", "recipe": text | {"limits": {"monolingual": 1}}})
+    assert mine(recipe=text | {"limits": {"monolingual": 1}})
     with pytest.raises(ConfigError):
-        load({"experiment": "mine", "extends": "smoke", "recipe": text | {"limits": {"train": 1}}})
+        mine(recipe=text | {"limits": {"train": 1}})
 
 
 def test_the_word_none_stays_where_it_is_a_value():
@@ -456,13 +450,9 @@ def test_systems_that_exchange_their_roles_are_compared():
 
     def compared(**related) -> str:
         systems = {"lvm": lvm, "second": lvm, "score": smoke["systems"]["score"] | related}
-        loaded = load({"experiment": "mine", "extends": "smoke", "only": ["score"], "systems": systems})
-        return Plan(loaded).compared().settings_training("score")
+        return Plan(mine(only=["score"], systems=systems)).compared().settings_training("score")
 
     first, second = compared(base="lvm", init_from="second"), compared(base="second", init_from="lvm")
-    assert first != second and compared(base="lvm") == smoke_score()
-
-
-def smoke_score() -> str:
-    """What is compared of the training of a system with one relation, which is no part of it."""
-    return Plan(load_experiment("smoke")).compared().settings_training("score")
+    assert first != second
+    # One relation is no part of what is compared.
+    assert compared(base="lvm") == Plan(load_experiment("smoke")).compared().settings_training("score")
