@@ -80,16 +80,14 @@ PLUGIN = Plugin("ours", "1", searches=(SEARCH,))
 """
 
 
-def test_only_knows_what_the_search_of_a_plug_in_names(own_module, tmp_path):
+def test_only_knows_what_the_search_of_a_plug_in_names(own_module, load_over):
     """The decode that a dropped teacher ranks goes, with a plug-in's search as with one of ours."""
     own_module("ours", PLUGIN)
     decodes = [
         {"system": "tagger", "search": "ours", "lengths": 2, **({"rescorer": rescorer} if rescorer else {})}
         for rescorer in ("teacher", None)
     ]
-    parent = {"experiment": "parent", "extends": "smoke-families", "plugins": ["ours"], "decodes": decodes}
-    (tmp_path / "parent.yaml").write_text(json.dumps(parent))
-    loaded = mine(extends="parent.yaml", only=["tagger"])
+    loaded = load_over({"extends": "smoke-families", "plugins": ["ours"], "decodes": decodes}, only=["tagger"])
     assert set(loaded.systems) == {"tagger"}
     assert [(decode.search, decode.values.rescorer) for decode in loaded.decodes] == [("ours", None)]
 
@@ -179,14 +177,12 @@ def test_null_for_a_system_that_does_not_exist_is_refused(systems, fields, only)
         mine(systems=systems, **({"only": only} if only else {}))
 
 
-def test_a_system_is_removed_once_along_a_chain(tmp_path):
+def test_a_system_is_removed_once_along_a_chain(load_over):
     decodes = [{"system": "teacher", "search": "greedy"}]
-    path = tmp_path / "below.yaml"
-    path.write_text(json.dumps({"extends": "smoke", "systems": {"energy": None}, "decodes": decodes}))
-    above = {"experiment": "above", "extends": str(path)}
-    assert "energy" not in load(above).systems
+    parent = {"extends": "smoke", "systems": {"energy": None}, "decodes": decodes}
+    assert "energy" not in load_over(parent).systems
     with refuses(setting="systems.energy"):
-        load(above | {"systems": {"energy": None}})
+        load_over(parent, systems={"energy": None})
 
 
 def test_only_without_extends_is_refused():

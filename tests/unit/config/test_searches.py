@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-import yaml
 from refusals import refuses
 
 from workflow_src import registry
-from workflow_src.config.load import load, load_experiment
+from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan, shown_plan
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import Manifest
@@ -413,24 +412,21 @@ def test_fields_of_all_decodes_are_set_once_and_a_decodes_own_win():
     assert (tuned.splits, tuned.shards, tuned.tune_by, tuned.batch) == (("dev", "test"), 3, "chrf", 7)
 
 
-def test_an_experiment_inherits_the_fields_of_all_decodes(tmp_path):
-    (tmp_path / "below.yaml").write_text(
-        "experiment: below\nextends: demo\ndecode_defaults: {shards: 3, batch: 5}\n", encoding="utf-8"
-    )
-    rows = {"decodes": [{"system": "teacher", "search": "greedy"}], "decode_defaults": {"batch": 6}}
-    (decode,) = load({"experiment": "above", "extends": str(tmp_path / "below.yaml")} | rows).decodes
+def test_an_experiment_inherits_the_fields_of_all_decodes(load_over):
+    parent = {"extends": "demo", "decode_defaults": {"shards": 3, "batch": 5}}
+    rows = [{"system": "teacher", "search": "greedy"}]
+    (decode,) = load_over(parent, decodes=rows, decode_defaults={"batch": 6}).decodes
     assert (decode.shards, decode.batch) == (3, 6)
 
 
-def test_systems_that_an_experiment_leaves_out_go_from_lists(tmp_path):
+def test_systems_that_an_experiment_leaves_out_go_from_lists(load_over):
     rows = [
         {"system": ["lvm", "teacher"], "search": "greedy"},
         {"system": "score", "search": "latent-search", "steps": 1, "rescorer": [None, "teacher"]},
         {"system": "ctc", "search": "ctc-beam", "beam": 2, "rescorer": "lvm"},
         {"system": ["lvm"], "search": "prior-mean"},
     ]
-    (tmp_path / "below.yaml").write_text(yaml.safe_dump({"extends": "demo", "decodes": rows}), encoding="utf-8")
-    left = load({"experiment": "above", "extends": str(tmp_path / "below.yaml"), "only": ["teacher"]})
+    left = load_over({"extends": "demo", "decodes": rows}, only=["teacher"])
     assert [(decode.system, decode.name) for decode in left.decodes] == [("teacher", "greedy")]
 
 

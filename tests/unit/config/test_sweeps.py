@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-import yaml
 from refusals import refuses
 
-from workflow_src.config.load import load, load_experiment
+from workflow_src.config.load import load_experiment
 from workflow_src.config.plan import Plan
 from workflow_src.config.plan.grids import grids
 
@@ -108,22 +107,22 @@ def test_null_removes_one_of_the_systems():
     assert [decode.system for decode in loaded.decodes] == ["teacher", *added(loaded)]
 
 
-def below(tmp_path, **content):
-    path = tmp_path / "below.yaml"
+@pytest.fixture
+def load_over_list(load_over):
+    """Loads settings laid over an experiment with a list: `load_over_list(only=["many"])`."""
     systems = {"many": LVM | {"model": {"dropout": [0.1, 0.2]}}}
-    path.write_text(yaml.safe_dump({"extends": "smoke", "systems": systems, "decodes": DECODES}), encoding="utf-8")
-    return load({"experiment": "above", "extends": str(path), **content})
+    return lambda **content: load_over({"extends": "smoke", "systems": systems, "decodes": DECODES}, **content)
 
 
-def test_an_experiment_changes_all_systems_of_a_list_and_the_list(tmp_path):
-    changed = below(tmp_path, systems={"many": {"model": {"dropout": [0.3]}, "training": {"max_steps": 5}}})
+def test_an_experiment_changes_all_systems_of_a_list_and_the_list(load_over_list):
+    changed = load_over_list(systems={"many": {"model": {"dropout": [0.3]}, "training": {"max_steps": 5}}})
     (system,) = added(changed).values()
     assert (system.name, system.model.dropout, system.training.max_steps) == ("many-dropout0_3", 0.3, 5)
 
 
 @pytest.mark.parametrize("only", [None, ["many"]])
-def test_null_removes_one_of_the_systems_of_an_extended_list(only, tmp_path):
-    loaded = below(tmp_path, only=only, systems={"many-dropout0_1": None})
+def test_null_removes_one_of_the_systems_of_an_extended_list(only, load_over_list):
+    loaded = load_over_list(only=only, systems={"many-dropout0_1": None})
     assert list(added(loaded)) == ["many-dropout0_2"]
     assert [decode.system for decode in loaded.decodes] == ["teacher", "many-dropout0_2"]
 
@@ -131,16 +130,16 @@ def test_null_removes_one_of_the_systems_of_an_extended_list(only, tmp_path):
 @pytest.mark.parametrize(
     ("only", "names"), [(["many"], ["many-dropout0_1", "many-dropout0_2"]), (["many-dropout0_2"], ["many-dropout0_2"])]
 )
-def test_only_names_all_systems_of_a_list_or_one(only, names, tmp_path):
-    loaded = below(tmp_path, only=only)
+def test_only_names_all_systems_of_a_list_or_one(only, names, load_over_list):
+    loaded = load_over_list(only=only)
     assert list(loaded.systems) == ["teacher", *names]
     assert [decode.system for decode in loaded.decodes] == ["teacher", *names]
 
 
-def test_a_system_starts_from_one_of_a_list_which_stays_with_it(tmp_path):
+def test_a_system_starts_from_one_of_a_list_which_stays_with_it(load_over_list):
     systems = {"later": LVM | {"init_from": "many-dropout0_2"}}
     decodes = [{"system": "later", "search": "prior-mean"}]
-    loaded = below(tmp_path, only=[], systems=systems, decodes=decodes)
+    loaded = load_over_list(only=[], systems=systems, decodes=decodes)
     assert set(loaded.systems) == {"teacher", "many-dropout0_2", "later"}
 
 
