@@ -20,12 +20,6 @@ from workflow_src.evaluation.speed.load import OtherLoad
 MEASURED = {"training": 1e9, "decoding": 1e8, "start": 2.0}
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_machine_is_measured_once(folder, monkeypatch, capsys):
     measured = []
     monkeypatch.setattr(calibration, "_measure", lambda: measured.append(1) or MEASURED)

@@ -11,11 +11,10 @@ TEXTS = [f"{split}.{code}" for split in ("train", "dev", "test") for code in ("d
 
 
 @pytest.fixture
-def mine(tmp_path, monkeypatch):
+def mine(folder):
     """An experiment on text of its own, whose files are all there; a function that writes it with more of a dataset."""
-    monkeypatch.chdir(tmp_path)
     for name in TEXTS:
-        (tmp_path / name).write_text("one line\n" * (2 if name.startswith("train.") else 1))
+        (folder / name).write_text("one line\n" * (2 if name.startswith("train.") else 1))
 
     def write(systems=None, recipe=None, more=(), **dataset):
         texts = {
@@ -28,7 +27,7 @@ def mine(tmp_path, monkeypatch):
             "recipe": {"name": "mine", "dataset": definition, **(recipe or {})},
         }
         content |= {"systems": systems} if systems else {}
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content | dict(more)))
+        (folder / "mine.yaml").write_text(yaml.safe_dump(content | dict(more)))
 
     write()
     return write
@@ -275,9 +274,8 @@ def test_a_split_of_more_pairs_than_there_are_is_refused(mine, tmp_path, split):
         ),
     ],
 )
-def test_shards_beyond_the_sentences_and_beams_beyond_the_vocabulary_are_refused(more, sentence, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
+def test_shards_beyond_the_sentences_and_beams_beyond_the_vocabulary_are_refused(more, sentence, folder):
+    (folder / "mine.yaml").write_text(yaml.safe_dump({"experiment": "mine", "extends": "smoke", **more}))
     assert refused().startswith(f"error: {sentence}")
 
 

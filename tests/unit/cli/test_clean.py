@@ -11,9 +11,8 @@ DOWNLOAD = {"url": "https://example.org/corpora/pairs.tsv"}
 
 
 @pytest.fixture
-def mine(tmp_path, monkeypatch):
+def mine(folder, monkeypatch):
     """A function that writes mine.yaml with a recipe's `clean`, on a table that is downloaded."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
     def write(clean):
@@ -23,7 +22,7 @@ def mine(tmp_path, monkeypatch):
         dataset = {"name": "mine", "languages": ["de", "en"], "files": {"pairs": DOWNLOAD}, "train": table}
         recipe = {"name": "mine", "dataset": dataset | {"dev": texts, "test": texts}, "clean": clean}
         raw = {"experiment": "mine", "extends": "smoke", "recipe": recipe}
-        (tmp_path / "mine.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
+        (folder / "mine.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
 
     return write
 

@@ -16,14 +16,13 @@ COMMANDS = {"estimate": ["--no-calibration", "--json"], "check": [], "clean": ["
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(folder):
     """Two configuration files, of an experiment and of more settings, as the page about clusters has them."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.yaml").write_text(
+    (folder / "mine.yaml").write_text(
         yaml.safe_dump({"experiment": "mine", "extends": "smoke", "recipe": {"name": "mine"}})
     )
-    (tmp_path / "more.yaml").write_text(yaml.safe_dump({"seeds": [1, 2], "runtime": {"device": "cpu"}}))
-    return tmp_path
+    (folder / "more.yaml").write_text(yaml.safe_dump({"seeds": [1, 2], "runtime": {"device": "cpu"}}))
+    return folder
 
 
 def jobs(capsys, *words: str) -> dict[str, int]:

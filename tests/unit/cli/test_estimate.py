@@ -41,8 +41,7 @@ def training(planned: Overview, system: str):
     return planned.nodes["train", system]
 
 
-def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_sums_by_hand_of_the_base_model(folder):
     encoder, decoder, output = 6 * 12 * 512**2, 6 * 16 * 512**2, 32000 * 512
     planned = estimated("experiment=large", "extends=wmt14", "only=[teacher]")
     assert planned.training_tokens == 8192 * 300_000
@@ -55,8 +54,7 @@ def test_sums_by_hand_of_the_base_model(tmp_path, monkeypatch):
     assert high == pytest.approx(4 * low) and low == pytest.approx(teacher.operations / (312e12 * 0.4) / 3600)
 
 
-def test_more_of_anything_costs_more(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_more_of_anything_costs_more(folder):
     base = estimated("experiment=smoke")
     seeds, pairs = estimated("experiment=smoke", "seeds=[1, 2]"), estimated("experiment=smoke", pairs=10_000_000)
     assert seeds.all.gpu_hours[0] > 1.9 * base.all.gpu_hours[0] and seeds.disk > base.disk
@@ -76,8 +74,7 @@ def test_unknown_numbers_of_pairs_are_said(own_text, tmp_path):
     assert "Distillation is not counted" not in lines(estimated(file="mine.yaml", pairs=1000))
 
 
-def test_trainings_that_wait_for_others_are_named(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_trainings_that_wait_for_others_are_named(folder):
     planned = estimated("experiment=recommended")
     # A student waits for the system whose translations it learns from.
     assert planned.after == {"teacher-long": ["teacher"], "one-pass": ["teacher", "teacher-long"]}
@@ -94,8 +91,7 @@ def test_a_description_of_an_encoded_corpus_that_is_none_is_named(tmp_path, cont
         read_encoded(tmp_path / "train.json")
 
 
-def test_what_encoding_counted_replaces_assumptions(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_what_encoding_counted_replaces_assumptions(folder):
     plan = Plan(load_experiment("tatoeba"))
     before = sizes(plan)
     stated = "stated by the dataset"
@@ -141,12 +137,11 @@ def test_the_commands(capsys):
 
 
 @pytest.fixture
-def own_text(tmp_path, monkeypatch):
+def own_text(folder):
     """A configuration for 12,000 lines of one's own, of which dev and test take 2,000."""
-    monkeypatch.chdir(tmp_path)
     for code in ("de", "en"):
-        (tmp_path / f"my.{code}").write_text("a line\n" * 12_000)
-    (tmp_path / "mine.yaml").write_text(
+        (folder / f"my.{code}").write_text("a line\n" * 12_000)
+    (folder / "mine.yaml").write_text(
         "experiment: mine\nextends: recommended\nrecipe:\n  name: mine\n  dataset: {name: mine, languages: [de, en], "
         "train: [{texts: {de: my.de, en: my.en}}], split: {method: connected-groups, dev: 1000, test: 1000}}\n"
     )
@@ -187,9 +182,8 @@ def test_every_training_of_a_counted_plan_has_numbers(name):
         assert training.sized(tokens=1) == training
 
 
-def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
+def test_lengths_are_those_of_the_texts(folder):
     """Sampled before anything runs, they are near what encoding counts: here with the same subwords, learnt by hand."""
-    monkeypatch.chdir(tmp_path)
     pairs = grammar.generate({"train": 3000, "dev": 1, "test": 1, "seed": 1})["train"]
     recipe = {"name": "mine", "subwords": {"vocabulary_size": 500}, "limits": {}}
     dataset = {
@@ -201,18 +195,18 @@ def test_lengths_are_those_of_the_texts(tmp_path, monkeypatch):
     for code, lines in zip(("de", "en"), zip(*pairs, strict=True), strict=True):
         # Three sentences in a line.
         joined = (" ".join(lines[i : i + 3]) for i in range(0, len(lines), 3))
-        (tmp_path / f"my.{code}").write_text("".join(f"{line}\n" for line in joined))
+        (folder / f"my.{code}").write_text("".join(f"{line}\n" for line in joined))
     plan = Plan(load_experiment("mine", extends="smoke", recipe=recipe | {"dataset": dataset}))
     counted = sizes(plan)
-    learnt = subwords.learn(plan.recipe.subwords, "my.de", "my.en", tmp_path / "subwords")
-    texts = [(tmp_path / f"my.{code}").read_text().splitlines() for code in ("de", "en")]
+    learnt = subwords.learn(plan.recipe.subwords, "my.de", "my.en", folder / "subwords")
+    texts = [(folder / f"my.{code}").read_text().splitlines() for code in ("de", "en")]
     lengths = [len(ids) for pair in learnt.encode_pairs(*texts) for ids in pair]
     assert counted.length == pytest.approx(sum(lengths) / len(lengths), rel=0.01)
     assert "first" in counted.sources["length"] and counted.limit["left_out"] <= 0.005
     # A length that is given stands.
     assert sizes(plan, length=9).length == 9
     # Without the texts, one is assumed.
-    (tmp_path / "my.de").unlink()
+    (folder / "my.de").unlink()
     assert sizes(plan).sources["length"] == "assumed"
 
 
@@ -263,21 +257,19 @@ def test_without_texts_nobody_knows_what_is_auto(own_text, tmp_path):
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", experiment_names())
-def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name, tmp_path, monkeypatch):
+def test_settings_of_papers_say_that_they_never_ran_and_what_they_would_cost(name, folder):
     path = experiment_file(name)
     text = path.read_text(encoding="utf-8")
     if path.parent.name != "papers":
         assert "Never run" not in text
         return
-    monkeypatch.chdir(tmp_path)
     low, high = estimated(f"experiment={name}").all.gpu_hours
     command = f"`continuum estimate {name} --no-calibration`"
     assert f"# Never run; about {low:.0f} to {high:.0f} GPU-hours of one A100 ({command}).\n" in text
 
 
-def test_operations_are_counted_once_for_a_code(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(operations, "FILE", tmp_path / "operations.json")
+def test_operations_are_counted_once_for_a_code(folder, monkeypatch, capsys):
+    monkeypatch.setattr(operations, "FILE", folder / "operations.json")
     first = estimated("experiment=smoke")
     assert "counting operations" in capsys.readouterr().err
     # Nothing is built: the networks are not asked for.
@@ -291,9 +283,8 @@ def test_operations_are_counted_once_for_a_code(tmp_path, monkeypatch, capsys):
             estimated("experiment=smoke")
 
 
-def test_what_cannot_be_counted_is_named_and_left_out(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(operations, "FILE", tmp_path / "operations.json")
+def test_what_cannot_be_counted_is_named_and_left_out(folder, monkeypatch, capsys):
+    monkeypatch.setattr(operations, "FILE", folder / "operations.json")
 
     def fails(*_arguments):
         raise RuntimeError("it reads a file")
@@ -325,9 +316,8 @@ def test_operations_of_jobs_add_up():
     )
 
 
-def test_counts_that_cannot_be_kept_are_a_warning(tmp_path, monkeypatch, capsys):
-    (tmp_path / "work").write_text("")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(operations, "FILE", tmp_path / "work" / "operations.json")
+def test_counts_that_cannot_be_kept_are_a_warning(folder, monkeypatch, capsys):
+    (folder / "work").write_text("")
+    monkeypatch.setattr(operations, "FILE", folder / "work" / "operations.json")
     assert estimated("experiment=smoke").nodes["train", "lvm"].operations
     assert "warning: counted operations are not kept" in capsys.readouterr().err
