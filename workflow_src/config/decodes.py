@@ -18,7 +18,7 @@ from workflow_src.spec import NONE, SCORER, UNKNOWN, Engine, Search, SearchSetti
 
 
 def resolve_decodes(
-    config: WorkflowConfig, systems: dict[str, System], test_sets: tuple[str, ...] = (TEST,)
+    config: WorkflowConfig, systems: dict[str, System], test_sets: tuple[str, ...]
 ) -> tuple[Decode, ...]:
     """Every decode of an experiment, one for each combination of listed values. Raises ConfigError."""
     for word in _as_tuple(config.decode_defaults.engine or ()):
@@ -163,7 +163,7 @@ def _check_served(
             search.check(settings, {role: (other.family, other.model) for role, other in named.items()})
         except ConfigError as error:
             raise error.within(where) from error
-    for network in (system, *([systems[system.base]] if system.base else [])):
+    for network in system.networks(systems):
         for settings in tried:
             if why := reason(network.family, "refuses", network.model, search, settings):
                 subject = system.name if network is system else f"{system.name}, whose base is {network.name},"
@@ -218,8 +218,7 @@ def _unknown(name: str, search: Search, allowed: Iterable[str], where: str) -> C
 def _filled(settings: SearchSettings, system: System, systems: dict[str, System], where: str) -> SearchSettings:
     """Settings with a default for the search whose steps are taken; names of systems and searches are checked."""
     for name in settings.named("steps"):
-        networks = [system, *([systems[system.base]] if system.base else [])]
-        candidates = [search for network in networks for search in searches_of(network.family)]
+        candidates = [search for network in system.networks(systems) for search in searches_of(network.family)]
         stepping = [search for search in candidates if searches()[search].refines]
         value = getattr(settings, name)
         if value is not None and value not in stepping:

@@ -73,7 +73,7 @@ def load_composed(raw: dict[str, Any]) -> Loaded:
         _check_references(normalisation, recipe.target)
     cleaning = _cleaning(config, dataset)
     systems = resolve_systems(config)
-    _check_split(dataset, (config.recipe.source, config.recipe.target))
+    _check_split(dataset, languages)
     check_augmented(systems, normalisation)
     for system in systems.values():
         check_search_defaults(system, systems)

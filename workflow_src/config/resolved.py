@@ -89,6 +89,10 @@ class System(SystemFields):
         """Entries of `filled` that its bundle has: all but those that only training works with."""
         return {role: name for role, name in self.filled.items() if not self.family.needs[role].training}
 
+    def networks(self, systems: Mapping[str, System]) -> list[System]:
+        """The system, and the base in whose latent space it works."""
+        return [self, *([systems[self.base]] if self.base else [])]
+
     @property
     def group(self) -> str:
         """The system that heads its group of table rows: the model that it refines, or itself."""
@@ -308,13 +312,9 @@ class Loaded:
         systems = {name: system.sized(tokens, monolingual) for name, system in self.systems.items()}
         return dataclasses.replace(self, config=self.config.model_copy(update={"recipe": recipe}), systems=systems)
 
-    def networks(self, system: System) -> list[System]:
-        """A system, and the base in whose latent space it works."""
-        return [system, *([self.systems[system.base]] if system.base else [])]
-
     def means_repetitions(self, decode: Decode) -> bool:
         """True for a decode in whose outputs repetitions are meant: by its system, or by the base that it works in."""
-        networks = self.networks(self.systems[decode.system])
+        networks = self.systems[decode.system].networks(self.systems)
         model = decoded(decode.values, [(network, network.family) for network in networks])
         return model is not None and REPETITIONS in model.traits
 

@@ -78,7 +78,7 @@ def latent_models(loaded: Loaded) -> list[Entry]:
 
 def model_of(system: System, loaded: Loaded, trait: str = TARGET_LATENT) -> System | None:
     """The system with the trait: this one or its base; None where neither has it."""
-    return next((network for network in loaded.networks(system) if trait in network.family.traits), None)
+    return next((network for network in system.networks(loaded.systems) if trait in network.family.traits), None)
 
 
 def main_split(loaded: Loaded) -> str:
