@@ -7,16 +7,13 @@ import pytest
 from refusals import refuses
 
 from workflow_src.config import Plan, load, load_experiment
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import shown_plan
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import Manifest
 
-DEMO = read_yaml(CONFIG_FOLDER / "experiments" / "demo.yaml")
-
 
 def planned(**changes) -> Plan:
-    return Plan(load(merge(DEMO, changes)))
+    return Plan(load_experiment("demo", **changes))
 
 
 def settings(plan: Plan, name: str) -> dict:

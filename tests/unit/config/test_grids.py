@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from workflow_src.config import Plan, load
+from workflow_src.config import Plan, load_experiment
 from workflow_src.config.experiment import with_text_keys
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
 from workflow_src.config.plan import shown_plan
 
-SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
 TAGGER = {"family": "tagger", "preset": "miniature", "training": TRAINING}
 
@@ -46,8 +44,8 @@ GRID = {
 
 def planned(grid: dict[str, Any], systems: dict[str, Any] | None = None, scorer: Any = None) -> Plan:
     energies = {"enabled": scorer is not None, "scorer": scorer}
-    changes = {"systems": SYSTEMS | (systems or {}), "report": {"grids": [GRID | grid]}}
-    return Plan(load(merge(SMOKE, changes | {"analyses": {"energies": energies}})))
+    systems, report = SYSTEMS | (systems or {}), {"grids": [GRID | grid]}
+    return Plan(load_experiment("smoke", systems=systems, report=report, analyses={"energies": energies}))
 
 
 def cells(plan: Plan) -> list[list[tuple[str, tuple[str, ...]] | None]]:

@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 from refusals import refuses
 
-from workflow_src.config import load
-from workflow_src.config.files import CONFIG_FOLDER, merge, read_yaml
-from workflow_src.config.load import load_experiment
-from workflow_src.config.plan import Plan, shown_plan
+from workflow_src.config import Plan, load, load_experiment
+from workflow_src.config.plan import shown_plan
+from workflow_src.config.resolved import Loaded
 from workflow_src.errors import ConfigError
 from workflow_src.evaluation.manifest import Manifest
 
-SMOKE = read_yaml(CONFIG_FOLDER / "experiments" / "smoke.yaml")
 TRAINING = {"max_steps": 2, "batch_tokens": 100}
 RESCORER = {"rescorer": "teacher"}
 SEARCHES: list[dict[str, Any]] = [
@@ -32,9 +30,12 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-def experiment(system: dict[str, Any], decodes: list[dict[str, Any]], **others: Any) -> dict[str, Any]:
+def experiment(
+    system: dict[str, Any], decodes: list[dict[str, Any]], removed: str | None = None, **others: Any
+) -> Loaded:
     systems = {"one": {"family": "nat", "preset": "miniature", "training": TRAINING} | system, **others}
-    return merge(SMOKE, {"systems": systems, "decodes": decodes})
+    report = {"remove_repetitions": removed}
+    return load_experiment("smoke", systems=systems, decodes=decodes, report=report)
 
 
 @pytest.mark.parametrize("glance", ["none", "random", "glat"])
@@ -44,7 +45,7 @@ def test_every_combination_is_valid_or_refused_in_one_sentence(loss, latent, gla
     works = []
     for search in SEARCHES:
         try:
-            loaded = load(experiment(system, [{"system": "one", **search}]))
+            loaded = experiment(system, [{"system": "one", **search}])
         except ConfigError as refused:
             message = str(refused)
             assert message.startswith(f"decodes[0]: search {search['search']} of system one ") and "\n" not in message
@@ -90,7 +91,7 @@ AXE, VAE = {"loss": "axe"}, {"latent": "vae"}
 )
 def test_a_decode_that_cannot_be_is_refused(model, decode, setting, fields):
     with refuses(setting=f"decodes[0]{setting}", **fields):
-        load(experiment({"model": model}, [{"system": "one", **decode}]))
+        experiment({"model": model}, [{"system": "one", **decode}])
 
 
 NGRAMS = {"objective": {"ngrams": 2}}
@@ -137,7 +138,7 @@ def test_a_system_that_cannot_be_is_refused(system, setting, fields):
     plain = {"family": "nat", "preset": "miniature", "training": TRAINING}
     search = {"search": "graph-path" if system.get("family") == "dat" else "ctc-greedy"}
     with refuses(setting=f"systems.one{setting}", **fields):
-        load(experiment(system, [{"system": "one", **search}], plain=plain))
+        experiment(system, [{"system": "one", **search}], plain=plain)
 
 
 def score(**model: Any) -> dict[str, Any]:
@@ -147,7 +148,7 @@ def score(**model: Any) -> dict[str, Any]:
 def test_refiners_work_in_the_latents_of_source_positions():
     decodes = [{"system": "refined", "search": "score", "steps": 1}, {"system": "one", "search": "delta", "steps": 1}]
     system = {"model": {"latent": "vae", "latent_dim": 8}}
-    plan = Plan(load(experiment(system, decodes, refined=score())))
+    plan = Plan(experiment(system, decodes, refined=score()))
     # Analyses of latents at target positions have nothing to follow there.
     names = {entry for analysis in plan.analyses.values() for entry in analysis.systems}
     assert not names & {"one", "refined"}
@@ -171,7 +172,7 @@ def test_refiners_work_in_the_latents_of_source_positions():
 )
 def test_what_refiners_of_a_one_pass_model_cannot_do(system, decode, fields):
     with refuses(**fields):
-        load(experiment(system, [{"system": "refined", **decode}], refined=score()))
+        experiment(system, [{"system": "refined", **decode}], refined=score())
 
 
 @pytest.mark.parametrize("values", [[0.1, 0.0], [0.0, 0.1], [0.0, 0.1, 0.2]])
@@ -179,24 +180,24 @@ def test_every_value_that_dev_may_choose_is_checked(values):
     system = {"model": {"latent": "vae"}}
     decode = {"system": "one", "search": "delta", "steps": 1, "tune": {"lengthening": values}}
     with pytest.raises(ConfigError, match="search delta of system one takes no lengthening"):
-        load(experiment(system, [decode]))
-    assert load(experiment(system, [decode | {"tune": {"lengthening": [0.0]}}])).decodes
+        experiment(system, [decode])
+    assert experiment(system, [decode | {"tune": {"lengthening": [0.0]}}]).decodes
 
 
 def test_values_that_dev_may_choose_go_together():
     decode = {"system": "one", "search": "argmax", "length_quantile": 0.5, "tune": {"lengths": [1, 3]}}
     with pytest.raises(ConfigError, match=r"^decodes\[0\].tune.*length_quantile"):
-        load(experiment({"model": {"loss": "axe"}}, [decode]))
-    assert load(experiment({"model": {"loss": "axe"}}, [decode | {"tune": {"lengths": [1]}}])).decodes
+        experiment({"model": {"loss": "axe"}}, [decode])
+    assert experiment({"model": {"loss": "axe"}}, [decode | {"tune": {"lengths": [1]}}]).decodes
 
 
 def test_only_alignments_rank_the_outputs_of_others():
     """CTC scores outputs of any length, the other losses those of one."""
     decode = {"system": "one", "search": "ctc-beam", "beam": 2, "rescorer": "other"}
     other = {"family": "nat", "preset": "miniature", "training": TRAINING}
-    assert load(experiment({}, [decode], other=other)).decodes
+    assert experiment({}, [decode], other=other).decodes
     with pytest.raises(ConfigError, match="rescorer is 'other'"):
-        load(experiment({}, [decode], other={**other, "model": {"loss": "axe"}}))
+        experiment({}, [decode], other={**other, "model": {"loss": "axe"}})
 
 
 def table_4(loaded):
@@ -274,9 +275,8 @@ TUNED = {"tune": {"blank_penalty": [0.0, 0.5]}}
 def test_nothing_is_removed_from_what_alignments_show(system, decode, removed):
     """By default, wherever removal is planned; what the report asks for by name stands for all but the teacher."""
     further = {"refined": REFINER} if "refined" in decode.values() else {}
-    sections = experiment(system, [{"system": "one"} | decode], **further)
     for setting, expected in ((None, removed), ("words", "none" if decode.get("system") == "teacher" else "words")):
-        plan = Plan(load(merge(sections, {"report": {"remove_repetitions": setting}})))
+        plan = Plan(experiment(system, [{"system": "one"} | decode], setting, **further))
         (planned,) = plan.loaded.decodes
         assert plan.loaded.removal(planned) == expected
         assert json.loads(plan.settings_choose(planned))["remove_repetitions"] == expected
@@ -291,7 +291,7 @@ CARRYING = {"data": "distilled-by-teacher", "carries": {"language_model": "lm"}}
 
 def with_defaults(defaults: Any, system: dict[str, Any] = CARRYING) -> Plan:
     one = system | {"search_defaults": defaults}
-    return Plan(load(experiment(one, [{"system": "one", "search": "ctc-greedy"}], **LM)))
+    return Plan(experiment(one, [{"system": "one", "search": "ctc-greedy"}], **LM))
 
 
 def test_a_finished_bundle_records_what_its_searches_take_by_default_and_nothing_else():
