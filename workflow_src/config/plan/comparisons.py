@@ -82,7 +82,7 @@ class Comparisons:
         # Settings that the control lacks, such as the size of a step, must have their defaults.
         kind = searches()[alike["search"]].settings
         lacking = type(values).model_fields.keys() - kind.model_fields.keys()
-        if any(getattr(values, name) != values.default(name) or name in (decode.tune or {}) for name in lacking):
+        if any(getattr(values, name) != values.default(name) or name in decode.tune for name in lacking):
             return None
         defaults = {name: kind.default(name) for name in kind.model_fields if name not in alike}
         alike = {name: value for name, value in (alike | defaults).items() if name not in lacking}
@@ -93,7 +93,7 @@ class Comparisons:
 
 def _length_settings(decode: Decode) -> dict[str, Any]:
     """Settings of a decode that decide target lengths and are not defaults: the value, and values to choose from."""
-    values, tune = decode.values, decode.tune or {}
+    values, tune = decode.values, decode.tune
     return {
         name: (getattr(values, name), tune.get(name))
         for name in values.named("length")

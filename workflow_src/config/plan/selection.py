@@ -123,7 +123,7 @@ def at_reference_lengths(loaded: Loaded) -> list[Entry]:
     for decode in loaded.decodes:
         values = searches()[decode.search].settings
         free = {*values.named("length"), *values.named("role")}
-        if split not in decode.splits or not decode.own_engine or not free.issuperset(decode.tune or ()):
+        if split not in decode.splits or not decode.own_engine or not free.issuperset(decode.tune):
             continue
         settings = {name: value for name, value in decode.settings.items() if name not in free}
         if searches()[decode.search].at_lengths or _keeps_lengths(decode, settings, loaded):
