@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import heapq
 import itertools
 import json
@@ -109,12 +108,8 @@ def of_line(sentences: Sequence[Translation], spaces: Sequence[str], count: int)
         tuple(piece for sentence in sentences for piece in sentence.source),
         tuple(character for sentence in sentences for character in sentence.unknown),
         tuple(character for sentence in sentences for character in sentence.lost),
-        functools.reduce(_sum, (sentence.placeholders for sentence in sentences)),
+        {name: sum(sentence.placeholders[name] for sentence in sentences) for name in sentences[0].placeholders},
     )
-
-
-def _sum(counts: Mapping[str, int], further: Mapping[str, int]) -> Mapping[str, int]:
-    return {name: counts[name] + further[name] for name in counts}
 
 
 def _hypotheses_of(chain: Chain) -> list[Hypothesis]:
