@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import json
 import logging
 import os
@@ -27,6 +26,7 @@ from workflow_src.engines.exports import EXPORTS
 from workflow_src.engines.session import KEPT_SEARCHES
 from workflow_src.errors import ConfigError
 from workflow_src.records.atomic import atomic
+from workflow_src.records.provenance import installed_version
 from workflow_src.runtime import forks
 from workflow_src.runtime.bounded import Bounded
 
@@ -172,7 +172,7 @@ def digest(models: Mapping[str, nn.Module]) -> str:
     total = hashlib.sha256(code_digest(registry.PACKAGE).encode())
     total.update(json.dumps([loaded.record() for loaded in registry.plugins()], sort_keys=True).encode())
     for name in LIBRARIES:
-        total.update(f"{name} {_version(name)}\n".encode())
+        total.update(f"{name} {installed_version(name) or 'none'}\n".encode())
     for family, model in models.items():
         total.update(f"{family} {model.config!r}\n".encode())
         for name, tensor in model.state_dict().items():
@@ -180,10 +180,3 @@ def digest(models: Mapping[str, nn.Module]) -> str:
             total.update(f"{name} {array.dtype} {tuple(array.shape)}\n".encode())
             total.update(array.view(-1).view(torch.uint8).numpy().data)
     return total.hexdigest()
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "none"
