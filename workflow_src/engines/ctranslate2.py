@@ -71,20 +71,19 @@ class CTranslate2Session(Session):
         if compute_type not in COMPUTE_TYPES:
             raise ConfigError("precision", compute_type, allowed=COMPUTE_TYPES)
         ct2 = library()
-        self.kind, index = device_and_index(device)
-        supported = ct2.get_supported_compute_types(self.kind, index)
+        self.device, index = device_and_index(device)
+        supported = ct2.get_supported_compute_types(self.device, index)
         if compute_type not in supported:
-            problem = f"it does not run on this {self.kind} with CTranslate2"
+            problem = f"it does not run on this {self.device} with CTranslate2"
             raise ConfigError("precision", compute_type, problem=problem, allowed=supported & set(COMPUTE_TYPES))
         self.folder = folder
-        self.device = self.kind
         self.precision = compute_type
         self.concurrent_batches = threads
         self._options: dict[str, Any] = {
-            "device": self.kind,
+            "device": self.device,
             "device_index": index,
             "compute_type": compute_type,
-            "inter_threads": threads if self.kind == "cpu" else 1,
+            "inter_threads": threads if self.device == "cpu" else 1,
             # Threads within a batch gain little, and wait busily for each other where other programs run.
             "intra_threads": 1,
         }

@@ -15,8 +15,7 @@ from workflow_src.runtime import forks
 class _OfThread(threading.local):
     """The number of computations of a thread, one inside of another."""
 
-    def __init__(self) -> None:
-        self.nested = 0
+    nested = 0
 
 
 class Exports:

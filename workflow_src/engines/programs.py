@@ -73,7 +73,6 @@ class Program:
 
     def __call__(self) -> Any:
         if self.graph is None:
-            self.result = self.function()
-        else:
-            self.graph.replay()
+            return self.function()
+        self.graph.replay()
         return self.result
