@@ -38,11 +38,6 @@ def role_input(role: str) -> str:
     return f"role {role}"
 
 
-def description_if_any(weights: str | Path) -> dict[str, Any] | None:
-    """The description beside the weights; None where the user's own weights have none."""
-    return read_description(weights) if Path(weights).with_name("config.json").exists() else None
-
-
 def check_subwords(description: dict[str, Any], subwords: Subwords, weights: str | Path) -> None:
     """Raises ArtifactError when a system was trained with other subwords.
 
@@ -76,12 +71,6 @@ def check_digest(description: dict[str, Any], weights: str | Path) -> None:
         )
 
 
-def lacking_traits(description: dict[str, Any]) -> frozenset[str]:
-    """Traits of its family that a described system has not, with the settings of its model."""
-    family = families()[description["family"]]
-    return family.lacks(parse(family.model, description["model"], f"{family.name}.model"))
-
-
 def check_trait(description: dict[str, Any], weights: str | Path, trait: str) -> None:
     """Raises ArtifactError for a system that has not a trait, because of its family or of its model's settings."""
     family = families()[description["family"]]
@@ -89,7 +78,7 @@ def check_trait(description: dict[str, Any], weights: str | Path, trait: str) ->
         fits = (name for name, other in families().items() if trait in other.traits and not other.imported)
         names = " or ".join(fits)
         raise ArtifactError(weights, f"is of family {family.name}", f"{names} is needed here")
-    if trait in lacking_traits(description):
+    if trait in family.lacks(parse(family.model, description["model"], f"{family.name}.model")):
         raise ArtifactError(
             weights,
             f"is of family {family.name}",
@@ -187,11 +176,12 @@ def start_from(
     other subwords; ConfigError where a family needs some and there are none.
     """
     tensors = load_tensors(initial) if initial else None
-    description = description_if_any(initial) if initial else None
-    if description and initial:
+    # The user's own weights may have no description.
+    description = None
+    if initial and initial.with_name("config.json").exists():
+        description = read_description(initial)
         check_digest(description, initial)
-    initial_family = families().get(description["family"]) if description else None
-    initial_name = initial_family.name if initial_family else None
+    initial_name = description["family"] if description else None
     if family.start is not None:
         copied = import_object(family.start)(model, tensors, initial_name, base)
     elif tensors is not None:
@@ -208,8 +198,8 @@ def start_from(
         _check_copied(model, copied, initial, untrained or continues)
         if description:
             check_subwords(description, subwords, initial)
-        if initial_family and description and continues:
-            _check_same_network(family, initial_family, initial)
+        if description and continues:
+            _check_same_network(family, families()[description["family"]], initial)
             _check_same_settings(description, model, initial)
     total = sum(1 for _ in model.parameters())
     log.info("starts from %s: %d of %d tensors", initial or "the base", len(copied), total)
