@@ -14,8 +14,7 @@ from workflow_src.errors import OutOfMemory
 
 # Limits of the memory of this process's container (Linux).
 CONTAINER = Path("/sys/fs/cgroup")
-# Types of these errors; the CPU's allocator and the libraries on GPUs raise RuntimeError.
-ERRORS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
+# Words of a RuntimeError, which the CPU's allocator and the libraries on GPUs raise.
 _SIGNS = (
     "can't allocate memory",
     "not enough memory",
@@ -39,7 +38,7 @@ def reported_as(describe: Callable[[str], tuple[str, str]]) -> Iterator[None]:
     message."""
     try:
         yield
-    except ERRORS as failure:
+    except Exception as failure:
         if not is_out_of_memory(failure):
             raise
         raise OutOfMemory(*describe(first_line(failure))) from failure
