@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -185,18 +184,13 @@ class Trainer:
         step = self.progress.step
         return step % sized_number(self.task.config.validate_every) == 0 or step == self.task.max_steps
 
-    def _batches(self, epoch: int) -> list[np.ndarray]:
-        """Rows of every part of a batch in an epoch."""
-        task = self.task
-        rows = task.corpus.epoch_rows(task.seed, epoch)
-        return epoch_batches(task.corpus, task.part_tokens, task.seed, epoch, rows=rows)
-
     def _batch_parts(self) -> Iterator[Part]:
         """Parts of batches from where training stands; the position moves on as they are taken."""
         progress, task = self.progress, self.task
         number = 0
         while True:
-            batches = self._batches(progress.epoch)
+            epoch_rows = task.corpus.epoch_rows(task.seed, progress.epoch)
+            batches = epoch_batches(task.corpus, task.part_tokens, task.seed, progress.epoch, rows=epoch_rows)
             while progress.position < len(batches):
                 rows = batches[progress.position]
                 part = Part(rows, progress.epoch, progress.position, number % task.parts_per_update)
