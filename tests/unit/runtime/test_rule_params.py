@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
 from workflow_src.config import Plan, load_experiment
-from workflow_src.runtime.rule_params import RuleParams, folder_of, folders_by_system, prefix_of
+from workflow_src.runtime.rule_params import RuleParams, folder_of, prefix_of
 
 
 class Named(dict):
@@ -77,12 +76,6 @@ def test_snakemake_compares_settings_that_differ_from_defaults():
     compared, full = json.loads(functions["settings"](WILDCARDS)), json.loads(params_of().plan.settings_training("lvm"))
     assert compared["training"].items() <= full["training"].items()
     assert "accumulate" in full["training"] and "accumulate" not in compared["training"]
-
-
-def test_folders_of_bundles_are_named_by_their_systems():
-    bundles = [f"results/smoke/systems/{name}/seed-1/bundle/bundle.json" for name in ("teacher", "lvm")]
-    folders = folders_by_system(SimpleNamespace(input=SimpleNamespace(bundles=bundles)))
-    assert folders == {name: f"results/smoke/systems/{name}/seed-1/bundle" for name in ("teacher", "lvm")}
 
 
 def test_speed_is_measured_with_folders_by_system_and_by_what_reads_them(folder):
