@@ -125,14 +125,6 @@ def test_when_all_are_damaged_training_starts_afresh_and_new_states_stay(folder,
     assert len(list(folder.glob("step-*.safetensors"))) == 2
 
 
-def test_a_saved_state_is_loaded_after_a_fall_back(folder):
-    damage(folder, 30, "flipped bit")
-    states = StateFolder(folder.parent, "mine")
-    states.load()
-    states.save(25, tensors(25), {"step": 25})
-    assert StateFolder(folder.parent, "mine").load()[1]["step"] == 25
-
-
 def test_another_identity_has_a_folder_of_its_own_and_going_back_goes_on(parent):
     states = StateFolder(parent, "another")
     assert states.load() is None
