@@ -28,16 +28,14 @@ MOST_SENTENCES, MOST_THREADS = 1_000_000, 1024
 SMALL = 2**28
 
 
-def check_batch(batch: Any) -> None:
-    """Raises InputError unless `batch` is a possible number of sentences."""
-    _check_number("batch", batch, MOST_SENTENCES)
-
-
-def check_flags(request: Request) -> None:
-    """Raises ConfigError for a field of a request that is on or off and has another value."""
+def check_request(request: Request) -> None:
+    """Raises ConfigError for an impossible number of sentences, for a field that is on or off and has another value,
+    and for an unknown way to remove repetitions."""
+    _check_number("batch", request.batch, MOST_SENTENCES)
     for field in dataclasses.fields(request):
         if isinstance(field.default, bool) and not isinstance(value := getattr(request, field.name), bool):
             raise ConfigError(field.name, value, allowed="True or False")
+    check_removal(request.remove_repetitions)
 
 
 def check_removal(removal: Any) -> None:

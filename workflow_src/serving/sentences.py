@@ -109,12 +109,7 @@ def _cut(part: Part, fits: Callable[[str], bool], spans: Sequence[tuple[int, int
 
 
 def cut_long(
-    parts: Sequence[Part],
-    sizes: Sequence[int],
-    most: int,
-    size: Callable[[str], int],
-    place: str = "",
-    first_line: int = 1,
+    parts: Sequence[Part], sizes: Sequence[int], most: int, size: Callable[[str], int], place: str, first_line: int
 ) -> list[Part]:
     """Parts of at most `most` subwords: longer ones are cut, and a warning names the first and counts them.
 

@@ -28,13 +28,11 @@ from workflow_src.runtime.device import Runtime, set_threads
 from workflow_src.runtime.device import choose as choose_runtime
 from workflow_src.serving import bundle
 from workflow_src.serving.arguments import (
-    check_batch,
     check_engine,
-    check_flags,
     check_folder,
     check_lines,
     check_n_best,
-    check_removal,
+    check_request,
     check_room,
     check_systems,
     check_threads,
@@ -223,9 +221,7 @@ class Translator:
         fields = {name: value for name, value in options.items() if name not in OPTIONS}
         settings, bundles = self._settings(search, systems, fields)
         request = Request(settings, **{name: value for name, value in options.items() if name in OPTIONS})
-        check_batch(request.batch)
-        check_flags(request)
-        check_removal(request.remove_repetitions)
+        check_request(request)
         declared, own_searches = registry.search_of(settings), [registry.searches()[name] for name in self.searches]
         check_n_best(request.n_best, declared, settings, own_searches)
         if request.return_origins and not self.knows_origins(settings):
