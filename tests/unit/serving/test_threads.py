@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from threads import in_threads
 
 from workflow_src.engines.eager import EagerSession
 from workflow_src.registry import engines
@@ -19,7 +20,6 @@ from workflow_src.serving.translator import Translator
 from workflow_src.types import Hypotheses
 
 PROJECT = Path(__file__).resolve().parents[3]
-THREADS = 4
 CALLS = 25
 # Every thread has its own line; all have equally many subwords, so that shapes are equal.
 LINES = [
@@ -61,16 +61,7 @@ def needs(kind: str) -> None:
         pytest.importorskip(package, reason="needs the extra fast")
 
 
-@pytest.fixture
-def quick_switches():
-    """Python changes threads as often as it can."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(interval)
-
-
-@pytest.mark.usefixtures("graphs", "quick_switches")
+@pytest.mark.usefixtures("graphs")
 @pytest.mark.parametrize("kind", [*KINDS, pytest.param("onnxruntime", marks=pytest.mark.graphs)])
 def test_threads_share_a_translator(kind, folders):
     needs(kind)
@@ -90,11 +81,7 @@ def test_threads_share_a_translator(kind, folders):
             except Exception as error:
                 wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(work, len(LINES))
     assert wrong == []
 
 
