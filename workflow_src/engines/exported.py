@@ -203,11 +203,10 @@ class ExportedFunction:
         self.graphs = graphs
         self.network = network
         self.reference = reference
-        self._paths: dict[bool, Path] = {}
 
     def ready(self, alone: bool) -> bool:
         """Whether the graph of single sentences (`alone`), or that of batches, needs no export."""
-        return self.graphs.ready(self._path(alone))
+        return self.graphs.ready(self._paths[alone])
 
     def prepare(self, alone: bool) -> Any:
         """The session of a graph, which is exported if it is missing."""
@@ -217,7 +216,7 @@ class ExportedFunction:
 
             return export_function(self.network, registry.import_object(self.reference), alone, self.graphs.int8)
 
-        return self.graphs.session(self._path(alone), self.name, make)
+        return self.graphs.session(self._paths[alone], self.name, make)
 
     def results(self, alone: bool, *inputs: Tensor) -> list[Tensor]:
         """All results, by the graph of single sentences (`alone`), or by that of batches."""
@@ -234,13 +233,10 @@ class ExportedFunction:
     def inputs(self) -> list[str]:
         return list(registry.import_object(self.reference)(self.network).inputs)
 
-    def _path(self, alone: bool) -> Path:
-        if not self._paths:
-            weights = digest({"network": self.network})
-            self._paths = {
-                form: self.graphs.path(weights, json.dumps([self.reference, form])) for form in (True, False)
-            }
-        return self._paths[alone]
+    @functools.cached_property
+    def _paths(self) -> dict[bool, Path]:
+        weights = digest({"network": self.network})
+        return {form: self.graphs.path(weights, json.dumps([self.reference, form])) for form in (True, False)}
 
 
 class ExportedDecoder:
