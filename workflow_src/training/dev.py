@@ -102,7 +102,7 @@ class Dev:
                 outputs.setdefault(name, {}).update(zip(rows, tokens, strict=True))
         figures = {name: divided(of_batches) for name, of_batches in means.items()}
         for name, search in declared.searches.items():
-            figures[name] = self.bleu(functools.partial(search, model))
+            figures[name] = self.bleu_of(self.translate(functools.partial(search, model)))
         for name, tokens_by_row in outputs.items():
             figures[name] = self.bleu_of([tokens_by_row[row] for row in range(self.sentences)])
         for name, (first, second) in declared.differences.items():
@@ -158,12 +158,8 @@ class Dev:
         }
         return [tokens_by_row.get(row, []) for row in range(len(sources))]
 
-    def bleu(self, search: Callable[[Tensor], Hypotheses]) -> float:
-        """sacreBLEU of the first sentences under a search, repetitions kept."""
-        return self.bleu_of(self.translate(search))
-
     def bleu_of(self, tokens: list[list[int]]) -> float:
-        """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids."""
+        """sacreBLEU in [0, 100] of the first sentences' translations, as subword ids, repetitions kept."""
         return corpus_bleu(self.detokenise(tokens), self.references[: self.sentences], self.tokeniser)
 
 

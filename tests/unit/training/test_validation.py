@@ -114,8 +114,8 @@ def test_bleu_of_the_references_themselves_is_100(dev, tiny):
     def oracle(source):
         return Hypotheses([rows[tuple(i for i in line if i > 2)] for line in source.tolist()], [0.0] * len(source))
 
-    assert dev.bleu(oracle) == pytest.approx(100)
-    assert dev.bleu(lambda source: Hypotheses([[] for _ in source], [0.0] * len(source))) == 0
+    assert dev.bleu_of(dev.translate(oracle)) == pytest.approx(100)
+    assert dev.bleu_of([[]] * dev.sentences) == 0
 
 
 def test_bleu_while_training_is_counted_by_the_tokeniser_of_the_settings(tiny, runtime):
