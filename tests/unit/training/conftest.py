@@ -9,12 +9,13 @@ import pytest
 import torch
 
 from workflow_src.config.training import TrainingConfig
+from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.weights import weights_of
 from workflow_src.runtime.device import choose
 from workflow_src.runtime.processes import Group
 from workflow_src.training import reporting
-from workflow_src.training.dev import Validation
+from workflow_src.training.dev import Dev, Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.update import Task, Updater
@@ -35,6 +36,13 @@ def without_rehearsal(monkeypatch):
 @pytest.fixture(scope="session")
 def runtime():
     return choose("cpu", "float32")
+
+
+@pytest.fixture(scope="session")
+def dev(tiny, runtime):
+    """The dev set, with BLEU of its first five sentences."""
+    references = list(read_lines(tiny.corpus / "dev.reference.en"))
+    return Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
 
 
 @pytest.fixture(scope="session")
@@ -83,7 +91,9 @@ def make_trainer(tiny, tiny_settings, runtime, frozen, tmp_path):
             frozen if family in ("score", "energy") else None,
         )
         validation = validation or Validation(lambda model: {"dev": 0.0}, "dev")
-        states = StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint")
+        states = None
+        if task.group.first:
+            states = StateFolder(tmp_path / (state or f"state-{next(numbers)}"), "a fingerprint")
         return Trainer(task, validation, states, log_every=5, save_minutes=save_minutes)
 
     return make

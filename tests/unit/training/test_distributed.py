@@ -108,8 +108,6 @@ def test_the_clock_of_the_first_process_saves_in_all(make_trainer, tmp_path, mon
             save_every=1000,
             validate_every=1000,
         )
-        if not group.first:
-            trainer.states = None
         # Five minutes pass after update 3 in the first process, and at once in the other.
         began, passed = trainer.saved_at, iter([300.0])
         monkeypatch.setattr(
@@ -147,8 +145,6 @@ def test_each_process_has_a_gpu_of_its_own(make_trainer, monkeypatch, tmp_path):
                 validate_every=100,
                 model={"dropout": 0.0},
             )
-            if not group.first:
-                trainer.states = None
             trainer.run()
             weights = {name: tensor.cpu() for name, tensor in weights_of(trainer.model).items()}
             visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
@@ -199,8 +195,6 @@ def test_processes_are_parts_of_one(family, model, make_trainer, frozen, tmp_pat
         )
         if trainer.task.frozen is not None:
             trainer.task.frozen.double()
-        if not group.first:
-            trainer.states = None
         progress = trainer.run()
         figures = [
             value
@@ -238,8 +232,6 @@ def test_with_dropout_parts_draw_the_same_whichever_process_computes_them(make_t
             save_every=100,
             model={"dropout": 0.1},
         )
-        if not group.first:
-            trainer.states = None
         return [entry["loss"] for entry in trainer.run().history if "loss" in entry]
 
     alone = losses(Group(), 3)

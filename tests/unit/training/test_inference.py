@@ -11,13 +11,12 @@ from miniatures import lively
 
 from workflow_src.config.training import TrainingConfig
 from workflow_src.data.batching import collate
-from workflow_src.data.lines import read_lines
 from workflow_src.decoding.candidates import unpadded
 from workflow_src.families import inference
 from workflow_src.families.build import build, build_objective
 from workflow_src.losses.settings import RelaxedEnergyConfig
 from workflow_src.registry import families
-from workflow_src.training.dev import Dev, Validation
+from workflow_src.training.dev import Validation
 from workflow_src.training.loop import Trainer
 from workflow_src.training.state import StateFolder
 from workflow_src.training.update import Task
@@ -77,10 +76,8 @@ def test_interrupted_is_bit_equal_and_the_energy_does_not_move(
 @pytest.mark.parametrize("operators", [("SX", "ST"), ("SG", "GX")], ids="-".join)
 @pytest.mark.parametrize("family", ["inference-network", "inference-tagger"])
 @torch.no_grad()
-def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, tiny, runtime):
+def test_dev_figures_are_those_of_sentences_one_by_one(family, operators, dev, tiny):
     model, scorer = (lively(miniature(name, tiny.sizes, 1), 1, 0.2).float() for name in (family, "transformer"))
-    references = list(read_lines(tiny.corpus / "dev.reference.en"))
-    dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
     config = RelaxedEnergyConfig(input_operator=operators[0], output_operator=operators[1])
     validation = dev.validation(inference.validate(config, None, energy=scorer))
     figures = validation.figures(model)

@@ -7,19 +7,15 @@ import sacrebleu
 import torch
 from miniatures import search
 
-from workflow_src.data.lines import read_lines
 from workflow_src.families.build import build
 from workflow_src.families.cmlm import CmlmObjectiveConfig
 from workflow_src.families.cmlm.objective import masked_places
 from workflow_src.families.cmlm.validation import validate
-from workflow_src.training.dev import Dev
 from workflow_src.types import PAD
 
 
 @torch.no_grad()
-def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runtime):
-    references = list(read_lines(tiny.corpus / "dev.reference.en"))
-    dev = Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
+def test_dev_figures_are_those_of_sentences_one_by_one(dev, tiny, tiny_settings):
     torch.manual_seed(8)
     model = build("cmlm", tiny_settings("cmlm")["model"], tiny.sizes).eval()
     validation = dev.validation(validate(CmlmObjectiveConfig()))
@@ -41,12 +37,12 @@ def test_dev_figures_are_those_of_sentences_one_by_one(tiny, tiny_settings, runt
             masked += int(is_masked.sum())
             exact += int(model.length.predict(memory)) == target.size(1)
             sentences += 1
-    assert sentences == len(references)
+    assert sentences == len(dev.references)
     assert figures["dev_loss"] == pytest.approx(nll / masked, rel=1e-5)
     assert figures["dev_length_accuracy"] == pytest.approx(exact / sentences)
     for name, iterations in (("dev_bleu", 4), ("dev_bleu_one_pass", 1)):
         masked_search = search("mask-predict", model, iterations=iterations, length_beam=1)
         sources = [torch.tensor([[*tiny.dev.source(row).tolist(), 2]]) for row in range(5)]
         rows = [masked_search.translate(source).tokens[0] for source in sources]
-        bleu = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [references[:5]]).score
+        bleu = sacrebleu.corpus_bleu(tiny.subwords.decode_target(rows), [dev.references[:5]]).score
         assert figures[name] == pytest.approx(bleu)

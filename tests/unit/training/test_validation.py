@@ -14,7 +14,6 @@ import workflow_src.families.lvm.validation as lvm
 from workflow_src.config.preparation import NormalisationConfig, SubwordsConfig
 from workflow_src.data.batching import collate
 from workflow_src.data.encoded import EncodedCorpus
-from workflow_src.data.lines import read_lines
 from workflow_src.data.subwords import learn
 from workflow_src.decoding.refinement import delta_step
 from workflow_src.decoding.search import searching
@@ -27,7 +26,7 @@ from workflow_src.nn.weights import weights_of
 from workflow_src.records.atomic import write_json
 from workflow_src.runtime.processes import Group
 from workflow_src.training import dev as dev_module
-from workflow_src.training.dev import Dev, open_dev
+from workflow_src.training.dev import open_dev
 from workflow_src.training.systems import load_system
 from workflow_src.types import DevFigures, Hypotheses, Measured
 
@@ -36,12 +35,6 @@ from workflow_src.types import DevFigures, Hypotheses, Measured
 def several_batches(monkeypatch):
     """Of few sentences each, so that figures join unequal batches."""
     monkeypatch.setattr(dev_module, "BATCH_TOKENS", 50)
-
-
-@pytest.fixture(scope="module")
-def dev(tiny, runtime):
-    references = list(read_lines(tiny.corpus / "dev.reference.en"))
-    return Dev(tiny.dev, references, tiny.subwords.decode_target, runtime, 5)
 
 
 def untrained(family, tiny, tiny_settings, **model):
