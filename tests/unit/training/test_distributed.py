@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
+from killed import timeless
 from pretended_cuda import environment, pretended
 from stage_server import pytest_command, python_code
 from stage_words import stage_line
@@ -196,12 +197,7 @@ def test_processes_are_parts_of_one(family, model, make_trainer, frozen, tmp_pat
         if trainer.task.frozen is not None:
             trainer.task.frozen.double()
         progress = trainer.run()
-        figures = [
-            value
-            for entry in progress.history[:3]
-            for name, value in entry.items()
-            if name not in ("minutes", "tokens_per_second")
-        ]
+        figures = [value for entry in timeless(progress.history[:3]) for value in entry.values()]
         return dict(weights_of(trainer.model)), figures, progress.target_tokens
 
     single, figures, tokens = train(Group(), 2)
@@ -369,8 +365,7 @@ def launch(*words, **more):
 
 
 def history(folder):
-    entries = [json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in entries]
+    return timeless(json.loads(line) for line in (folder / "training.jsonl").read_text().splitlines())
 
 
 KILLED = """

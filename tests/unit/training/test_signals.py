@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from killed import timeless
 
 from workflow_src.registry import import_object
 from workflow_src.runtime import signals
@@ -30,10 +31,6 @@ def signal_at(step, number=signal.SIGTERM):
         return call
 
     return wrap
-
-
-def timeless(history):
-    return [{k: v for k, v in entry.items() if k not in ("minutes", "tokens_per_second")} for entry in history]
 
 
 def quiet(model):
