@@ -512,12 +512,6 @@ def test_a_machine_that_waits_for_gpus_keeps_in_touch(monkeypatch):
     assert gathered == [(True, None), (True, None), (False, ("GPU-a",))]
 
 
-def test_alone_everything_is_the_identity():
-    group, tensor = Group(), torch.arange(3.0)
-    assert group.first and group.share([1, 2]) == [1, 2] and group.gather(5) == [5] and group.from_first("x") == "x"
-    assert group.add_up(tensor) is tensor and group.largest(2) == 2
-
-
 def test_buckets_keep_order_type_and_size():
     sizes = [3, BUCKET - 2, 1, BUCKET + 5, 2, 2]
     tensors = [torch.empty(size, device="meta") for size in sizes]

@@ -310,14 +310,6 @@ def test_keep_best_gives_the_weights_of_the_largest_score(make_trainer, compare,
     assert trainer.progress.history[trainer.progress.chosen]["step"] == 4 * (best + 1)
 
 
-def test_keep_best_gives_the_weights_of_the_smallest_score_where_a_validation_says_so(make_trainer, compare):
-    validated = []
-    validation = dataclasses.replace(scripted([4, -3, 2], validated), smallest=True)
-    trainer = make_trainer("transformer", keep="best", validation=validation, validate_every=4)
-    trainer.run()
-    assert compare.equal(trainer.model, validated[1])
-
-
 @pytest.mark.parametrize("last", [1, 2, 3, 10])
 def test_keep_average_gives_the_mean_of_the_last_and_validates_it(make_trainer, last):
     validated = []
