@@ -7,7 +7,7 @@ import pytest
 import torch
 from miniatures import searched, seq2seq, transformer
 from pretended_cuda import counted, pretended
-from sessions import translated
+from sessions import sentences, translated
 from threads import in_threads
 
 from workflow_src import registry
@@ -26,12 +26,6 @@ CPU = torch.device("cpu")
 def peaked(seed: int = 5, end: float = 0.0, **settings):
     """A model whose outputs have many lengths."""
     return miniatures.peaked(transformer(13, 11, seed=seed, **settings), end)
-
-
-def sentences(number: int = 24, longest: int = 20, seed: int = 1) -> list[list[int]]:
-    draw = torch.Generator().manual_seed(seed)
-    lengths = torch.randint(1, longest, (number,), generator=draw).tolist()
-    return [torch.randint(3, 13, (length,), generator=draw).tolist() for length in lengths]
 
 
 def settings_of(search: str, **fields):
@@ -65,7 +59,7 @@ def assert_same(actual, expected):
 @pytest.mark.parametrize(("name", "norm"), [*((name, "post") for name in SEARCHES), ("beam", "pre")])
 def test_outputs_are_those_of_eager_searches(name, norm):
     """Of batches of several sizes, whose sentences end in different blocks; also beyond the first cache."""
-    model, settings, sources = peaked(norm=norm), SEARCHES[name], sentences()
+    model, settings, sources = peaked(norm=norm), SEARCHES[name], sentences(24)
     engine = CapturedSearches({"transformer": model}, CPU)
     lengths = set()
     for batch in (sources, *([source] for source in sources[:4]), sources[:5], sources[5:10]):

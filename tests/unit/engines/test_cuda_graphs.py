@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from miniatures import cmlm, dat, ending, inat, lanmt, lvm, nat, refiner, searched, transformer
-from sessions import translated
+from miniatures import cmlm, dat, ending, inat, lanmt, lvm, nat, ngram, refiner, searched, transformer
+from sessions import sentences, translated
 from threads import in_threads
-from torch import nn
 
 from workflow_src import registry
 from workflow_src.data.batching import pad
-from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.search import open_search, own_networks
 from workflow_src.decoding.settings import LM, RESCORER
 from workflow_src.engines import cuda_graphs
@@ -94,12 +91,6 @@ CASES = {
 }
 
 
-def sentences(number: int = 40) -> list[list[int]]:
-    draw = torch.Generator().manual_seed(1)
-    lengths = torch.randint(1, 20, (number,), generator=draw).tolist()
-    return [torch.randint(3, 13, (n,), generator=draw).tolist() for n in lengths]
-
-
 def case(name: str):
     """Networks by family, and the settings of a search."""
     family, make, settings = CASES[name]
@@ -119,7 +110,7 @@ def eager(models, sources, settings, scored: bool = False):
 def test_outputs_are_those_of_dynamic_shapes(name, scored):
     """The same programs serve other sentences of their buckets; spare rows and padding change nothing."""
     models, settings = case(name)
-    engine, sources = CapturedSearches(models, CPU), sentences()
+    engine, sources = CapturedSearches(models, CPU), sentences(40)
     expected = eager(models, sources, settings, scored)
     for size, number in ((1, 16), (3, 15), (40, 40)):
         batches = [translated(engine, sources[i : i + size], settings, scored) for i in range(0, number, size)]
@@ -223,25 +214,15 @@ def test_the_longest_sentences_fit(end):
     assert len(expected.tokens[0]) == 21
 
 
-def counted(seed: int):
-    """A system with a language model of random text."""
-    draw = np.random.default_rng(seed)
-    lengths = draw.integers(1, 9, 60)
-    scorer = estimate(draw.integers(3, 10, lengths.sum()), np.cumsum([0, *lengths]), 11, 3)
-    network = nn.Module()
-    network.scorer = scorer
-    return network
-
-
 @torch.no_grad()
 def test_a_beam_over_slots_works_with_other_systems_beside_one_graph():
     """Results depend on the given networks, not on earlier ones; settings that change no graph share one."""
     model, sources, search = nat(), sentences(12), registry.searches()["ctc-beam"]
     engine = CapturedSearches({"nat": model}, CPU)
     role_networks = [
-        {LM: counted(1)},
-        {LM: counted(2)},
-        {LM: counted(1), RESCORER: transformer(target_size=11)},
+        {LM: ngram(11, seed=1)},
+        {LM: ngram(11, seed=2)},
+        {LM: ngram(11, seed=1), RESCORER: transformer(target_size=11)},
         {RESCORER: transformer(target_size=11, seed=3)},
     ]
     outputs = []
