@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -54,6 +55,9 @@ class GraphViterbi(SearchModule):
             # Numba compiles a function for each layout of its arrays.
             moves = np.ascontiguousarray(moves[:count, :count])
             score, path = search(gains_row[:count], moves, LONGEST * length, penalty)
+            if np.isnan(gains_row[:count]).any() or np.isnan(moves).any():
+                # No comparison takes such a vertex, and the output would be empty.
+                score = math.nan
             output = words_row[path].tolist()
             translations.append(merged(output) if self.settings.merge_equal else output)
             scores.append(score)
