@@ -11,7 +11,7 @@ import numpy as np
 
 from workflow_src.declarations import METRIC_ENDINGS, METRIC_RESERVED
 from workflow_src.errors import DeclarationError, short_repr
-from workflow_src.evaluation.quality.significance import Combine, counts_of
+from workflow_src.evaluation.quality.significance import Combine
 from workflow_src.spec import Metric, Score, Segments
 
 # Rounding may carry a figure so far out of its bounds.
@@ -21,7 +21,8 @@ MORE = {"length_ratio"}
 
 
 def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.ndarray, Combine]:
-    """Counts (N, C) of Segments that a metric returned for N sentences, and the function that combines their sums."""
+    """Counts (N, C) of Segments that a metric returned for N sentences, and the function that combines their sums: the
+    mean, where segments are figures."""
     if not isinstance(returned, Segments):
         raise _wrong(metric, f"{short_repr(returned)} as segments", "return Segments")
     try:
@@ -35,7 +36,9 @@ def checked_counts(metric: Metric, returned: Any, sentences: int) -> tuple[np.nd
     if not np.isfinite(values).all():
         number = int(np.argmin(np.isfinite(values).reshape(sentences, -1).all(axis=1)))
         raise _wrong(metric, f"{values[number]} for sentence {number + 1}", "return finite numbers")
-    return counts_of(returned)
+    if returned.combine is not None:
+        return values, returned.combine
+    return values[:, None], lambda sums: sums[..., 0] / sentences
 
 
 def checked_score(metric: Metric, returned: Any) -> Score:

@@ -16,7 +16,6 @@ import numpy as np
 from pydantic import Field
 
 from workflow_src.records.checked import Lenient
-from workflow_src.spec import Segments
 
 # Format of significance.json.
 FORMAT = 3
@@ -79,17 +78,8 @@ class Comparisons(Lenient):
 TEST = PairedTest(name="paired approximate randomisation", two_sided=True, trials=TRIALS, seed=SEED)
 
 
-def counts_of(segments: Segments) -> tuple[np.ndarray, Combine]:
-    """Counts of sentences (N, C) and the function that combines their sums: the mean, where segments are figures."""
-    values = np.asarray(segments.values, dtype=float)
-    if segments.combine is not None:
-        return values, segments.combine
-    sentences = len(values)
-    return values[:, None], lambda sums: sums[..., 0] / sentences
-
-
 def randomisation_test(
-    baseline: np.ndarray, others: np.ndarray, combine: Combine, trials: int = TRIALS, seed: int = SEED
+    baseline: np.ndarray, others: np.ndarray, combine: Combine, trials: int = TRIALS
 ) -> tuple[np.ndarray, np.ndarray]:
     """Differences in a figure of `others` (K, N, C) from `baseline` (N, C), and their p-values, (K,) each.
 
@@ -105,7 +95,7 @@ def randomisation_test(
     differences_by_sentence = others - baseline
     rows, sentences, counts = differences_by_sentence.shape
     columns = differences_by_sentence.transpose(1, 0, 2).reshape(sentences, rows * counts)
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(SEED)
     larger = np.zeros(rows, dtype=int)
     for start in range(0, trials, _CHUNK):
         size = (min(_CHUNK, trials - start), sentences)
@@ -165,16 +155,14 @@ def paired_difference(ours: np.ndarray, theirs: np.ndarray, combine: Combine) ->
     return PairedDifference(figures[0] - figures[1], deviation / math.sqrt(sentences), max(sizes))
 
 
-def bootstrap_interval(
-    counts: np.ndarray, combine: Combine, samples: int = BOOTSTRAP_SAMPLES, seed: int = BOOTSTRAP_SEED
-) -> tuple[float, float]:
+def bootstrap_interval(counts: np.ndarray, combine: Combine, samples: int = BOOTSTRAP_SAMPLES) -> tuple[float, float]:
     """95 % interval of the figure of counts (N, C), as sacreBLEU's bootstrap has it.
 
     Its middle is the mean over resampled texts, its width that between their 2.5th and 97.5th percentile. It is widened
     to the figure itself where it leaves that out.
     """
     sentences = len(counts)
-    drawn = np.random.default_rng(seed).choice(sentences, size=(samples, sentences), replace=True)
+    drawn = np.random.default_rng(BOOTSTRAP_SEED).choice(sentences, size=(samples, sentences), replace=True)
     weights = np.stack([np.bincount(row, minlength=sentences) for row in drawn]).astype(float)
     figures = np.sort(combine(weights @ counts))
     edge = samples // 40

@@ -14,10 +14,10 @@ from workflow_src.config.metrics import Measured
 from workflow_src.evaluation.metrics.sacre import measure
 from workflow_src.evaluation.metrics.sacre.measure import combined_bleu as corpus_bleu
 from workflow_src.evaluation.quality.metrics import sentence_counts
+from workflow_src.evaluation.quality.returned import checked_counts
 from workflow_src.evaluation.quality.significance import (
     PairedDifference,
     bootstrap_interval,
-    counts_of,
     paired_difference,
     randomisation_test,
 )
@@ -179,10 +179,15 @@ def test_differences_are_those_of_sacrebleu_and_opposite_the_other_way_round():
     assert np.isfinite([*one.interval(0.05), *other.interval(0.05)]).all()
 
 
+def counts_of_figures(figures: np.ndarray):
+    """Counts of sentences with these figures, and the function from their sums to the mean."""
+    return checked_counts(metrics()["validity"], Segments(figures), len(figures))
+
+
 def test_the_error_of_a_mean_over_sentences_is_that_of_students_formula():
     """Figures of sentences: the standard deviation of their differences over √N."""
     first, second = np.random.default_rng(3).random((2, 40))
-    counts, combine = zip(*(counts_of(Segments(values)) for values in (first, second)), strict=True)
+    counts, combine = zip(*map(counts_of_figures, (first, second)), strict=True)
     comparison = paired_difference(*counts, combine[0])
     assert comparison.difference == pytest.approx((first - second).mean())
     assert comparison.error == pytest.approx((first - second).std(ddof=1) / 40**0.5)
@@ -251,7 +256,7 @@ def test_p_values_of_figures_of_sentences_are_shares_of_all_exchanges():
     generator = np.random.default_rng(3)
     baseline, other = generator.random((2, 9))
     signs = np.array(list(itertools.product((1, -1), repeat=9)))
-    _agrees([counts_of(Segments(values)) for values in (baseline, other)], (signs @ (other - baseline)) / 9)
+    _agrees([*map(counts_of_figures, (baseline, other))], (signs @ (other - baseline)) / 9)
 
 
 def _agrees(counted, every, trials=20_000):
