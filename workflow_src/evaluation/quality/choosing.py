@@ -34,7 +34,7 @@ def at_edge(kind: type[SearchSettings], tune: Mapping[str, list[Any]], chosen: M
     numbers beyond it: a better one may lie there. Settings without effect have none."""
     sentences = []
     for name, values in tune.items():
-        if len(values) < 2 or not all(map(_is_number, values)) or not kind.has_effect(name, chosen):
+        if len(values) < 2 or not all(map(is_figure, values)) or not kind.has_effect(name, chosen):
             continue
         value = chosen[name]
         ends = [("smallest", -1)] * (value == min(values)) + [("largest", 1)] * (value == max(values))
@@ -44,10 +44,6 @@ def at_edge(kind: type[SearchSettings], tune: Mapping[str, list[Any]], chosen: M
             if _is_allowed(kind, name, value + sign * (1 if isinstance(value, int) else 1e-6 * max(1.0, abs(value))))
         ]
     return sentences
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_allowed(kind: type[SearchSettings], name: str, value: float) -> bool:
