@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -63,11 +64,10 @@ def accuracy(predicted: Sequence[Sequence[int]], true: Sequence[int]) -> dict[st
     """Shares of sentences whose most probable length is right, is off by at most 1 or 2 subwords, or is among the
     candidates; `bias` is predicted minus true, in subwords."""
     errors = [lengths[0] - length for lengths, length in zip(predicted, true, strict=True)]
-    share = lambda hits: sum(hits) / len(true)  # noqa: E731
     return {
-        "exact": share(error == 0 for error in errors),
-        "within_1": share(abs(error) <= 1 for error in errors),
-        "within_2": share(abs(error) <= 2 for error in errors),
-        "bias": sum(errors) / len(true),
-        "within_top": share(length in lengths for lengths, length in zip(predicted, true, strict=True)),
+        "exact": statistics.fmean(error == 0 for error in errors),
+        "within_1": statistics.fmean(abs(error) <= 1 for error in errors),
+        "within_2": statistics.fmean(abs(error) <= 2 for error in errors),
+        "bias": statistics.fmean(errors),
+        "within_top": statistics.fmean(length in lengths for lengths, length in zip(predicted, true, strict=True)),
     }
