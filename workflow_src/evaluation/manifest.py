@@ -240,7 +240,7 @@ class ShownDecode:
             notes = f"{notes}; {used}" if notes else used
         return self._named(f"{self.head} ({notes})" if notes else self.head)
 
-    def short(self, own: Sequence[str] = ()) -> str:
+    def short(self, own: Sequence[str]) -> str:
         """Its label for figures, with the settings `own` in brackets."""
         return self._named(f"{self.head} ({', '.join(own)})" if own else self.head)
 

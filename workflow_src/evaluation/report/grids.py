@@ -45,11 +45,10 @@ def tables(
         mean = first.means.get(counted.name) if first else None
         return _decimal(mean.value if mean and first and mean.seeds == first.seeds else None)
 
-    captions = [_caption(grid, manifest, split, at_lengths, lines) for grid in manifest.grids]
     return [
         block
-        for grid, caption in zip(manifest.grids, captions, strict=True)
-        for block in _table(grid, cell, caption, manifest)
+        for grid in manifest.grids
+        for block in _table(grid, cell, _caption(grid, manifest, split, at_lengths, lines), manifest)
     ]
 
 

@@ -169,11 +169,8 @@ def _check_signatures(qualities: Mapping[str, Quality], manifest: Manifest) -> N
             relevant = without_release(signature)
             first_signature, first_path = first_signatures.setdefault((row.split, title), (relevant, path))
             if first_signature != relevant:
-                raise ArtifactError(
-                    first_path,
-                    f"has {title} by {first_signature}, {path} by {relevant}",
-                    "score the translations again",
-                )
+                problem = f"has {title} by {first_signature}, {path} by {relevant}"
+                raise ArtifactError(first_path, problem, AGAIN_SCORED)
 
 
 def _choice(manifest: Manifest, row: Row, path: str) -> Choice:
