@@ -18,7 +18,7 @@ from workflow_src.config.resolved import Decode, System
 from workflow_src.config.roles import refinement
 from workflow_src.evaluation.labels import changed, common_label, words
 from workflow_src.registry import default_engine, engines, search_of, searches
-from workflow_src.spec import Engine, Look, Metric, Search, SearchSettings
+from workflow_src.spec import Convention, Engine, Look, Metric, Search, SearchSettings
 from workflow_src.spec.fields import Marker
 
 # How a member is drawn that declares no colour or no marker.
@@ -330,6 +330,13 @@ class Manifest:
     def published(self) -> Metric:
         """The metric that counts as published figures do."""
         return next(m for m in self.metrics if m.convention and m.convention.name == self.report.expected_convention)
+
+    @property
+    def convention(self) -> Convention:
+        """How published figures are counted."""
+        convention = self.published.convention
+        assert convention, "published figures are counted by a convention"
+        return convention
 
     def references(self, split: str) -> int:
         """The number of references of each source of a split."""

@@ -108,9 +108,8 @@ class _Shown:
             named = dict.fromkeys(str(row[key.name]) for row in self.rows if row.get(key.name) is not None)
             values[key.name] = " and ".join(named)
         removed = removal_words(getattr(content, "remove_repetitions", None))
-        published = (
-            f"Figures{source_words(report)} at these lengths too: compare them with the column {self._convention}."
-        )
+        column = self.manifest.convention.title
+        published = f"Figures{source_words(report)} at these lengths too: compare them with the column {column}."
         values |= {
             "scope": content.scope,
             "start": self.manifest.start_title,
@@ -135,12 +134,6 @@ class _Shown:
         picture = Picture("", chart, caption, self.text(self.table.label))
         return [*heading, picture, Fold("The same in figures", [shown])]
 
-    @property
-    def _convention(self) -> str:
-        """How published figures are counted."""
-        published = self.manifest.published
-        return published.convention.title if published.convention else published.title
-
     def _table(self) -> Table:
         """A line for each row; that of the start, which all searches of a model share, once. Columns without any
         figure are left out."""
@@ -149,7 +142,7 @@ class _Shown:
             published = self.manifest.report.expected_reference_lengths
             entries = [{**entry, "published": published.get(f"{entry['system']}/{entry['name']}")} for entry in entries]
             counted = [Figure(m.name, m.convention.title) for m in conventions().values() if m.convention]
-            figures = [*counted, Figure("published", f"published ({self._convention})"), *figures]
+            figures = [*counted, Figure("published", f"published ({self.manifest.convention.title})"), *figures]
         figures = [f for f in figures if f.head and any(entry.get(f.key) is not None for entry in entries)]
         over = self.table.over
         keys = [*self.table.keys, *([over] if over else [])]

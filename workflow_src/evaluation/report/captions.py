@@ -107,10 +107,10 @@ def source_words(report: ReportConfig) -> str:
 
 def published_words(manifest: Manifest) -> str:
     """Sentences about the source and convention of published figures; empty where there are none."""
-    report, published, main = manifest.report, manifest.published, manifest.main
-    if not report.expected or not published.convention:
+    report, main = manifest.report, manifest.main
+    if not report.expected:
         return ""
-    text = f"Published figures{source_words(report)} are {published.convention.words}"
-    if published is main:
+    text = f"Published figures{source_words(report)} are {manifest.convention.words}"
+    if manifest.published is main:
         return f"{text}, as the column {main.title} is."
     return f"{text}: compare them with ours in the same convention beside them, not with the column {main.title}."

@@ -86,8 +86,7 @@ def _caption(
     report = manifest.report
     cells = [cell for row in grid.cells for cell in row if cell is not None]
     measured = [cell for cell in cells if cell.system in at_lengths]
-    convention = manifest.published.convention
-    counted = f"{manifest.main.title} ({convention.title})" if convention else manifest.main.title
+    counted = f"{manifest.main.title} ({manifest.convention.title})"
     rows, columns = _setting(grid.row_setting), _setting(grid.column_setting)
     sentences = []
     if measured:

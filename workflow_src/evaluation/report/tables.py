@@ -185,11 +185,10 @@ def _cells(line: Line, manifest: Manifest, best: bool, rounds: tuple[int, int]) 
 
     Published figures are beside the main metric, with ours in the same convention unless that is the main metric's.
     """
-    main, published = manifest.main, manifest.published
+    main = manifest.main
     cells = _metric_cells(line, main, manifest, best)
-    title = published.convention.title if published.convention else published.title
-    cells[f"published ({title})"] = _fixed(line.expected)
-    if published is not main:
+    cells[f"published ({manifest.convention.title})"] = _fixed(line.expected)
+    if manifest.published is not main:
         cells["ours, same convention"] = _fixed(line.figures["as_published"])
     for metric in manifest.metrics:
         if metric is not main and not metric.convention:
