@@ -68,8 +68,8 @@ class Page(HTMLParser):
 
     @property
     def rows(self) -> list[list[str]]:
-        """Texts of the rows of all tables."""
-        return [[text for _, _, text in row] for _, _, rows in self.tables for row in rows]
+        """Texts of the rows of all tables; blanks are one."""
+        return [[" ".join(text.split()) for _, _, text in row] for _, _, rows in self.tables for row in rows]
 
     def handle_starttag(self, tag, attributes):
         values = dict(attributes)
