@@ -9,7 +9,7 @@ from workflow_src.evaluation.charts import Axis, Chart, Panel, panels
 from workflow_src.evaluation.manifest import Key
 from workflow_src.evaluation.report.evidence import Group, Line
 from workflow_src.evaluation.report.figures import Curve, curves_of, numbers_of, series_of
-from workflow_src.evaluation.report.speed_page import device_words
+from workflow_src.evaluation.report.speed_page import device_words, extent
 from workflow_src.evaluation.speed.measured import Speed
 
 # With more rows than this, only those that no other row beats have numbers.
@@ -63,8 +63,7 @@ def latencies(speed: Speed | None) -> dict[str, Times]:
     for measurement in speed.protocols if speed else ():
         rows, place = measurement.rows, device_words(measurement.protocol)
         if rows:
-            sizes = sorted({row.batch for row in rows})
-            batch_sizes = "–".join(f"{size:,}" for size in dict.fromkeys((sizes[0], sizes[-1])))
+            batch_sizes = extent([row.batch for row in rows], 0)
             ways[f"{place}, one at a time"] = {row.key: row.latency_ms for row in rows}
             ways[f"{place}, in batches of {batch_sizes}"] = {row.key: 1000 / row.sentences_per_second for row in rows}
     return ways

@@ -78,7 +78,6 @@ def _protocol_facts(speed: Speed) -> Block:
 def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
     protocol, rows = measurement.protocol, measurement.rows
     load = protocol.other_load_cores or (0.0,)
-    sizes = sorted({row.batch for row in rows})
     fastest = ", the fastest size of each row" if protocol.device == "cuda" else ""
     shares = [100 * row.subword_share for row in rows if row.subword_share is not None]
     engines = [EngineKey(key) for key in protocol.engines]
@@ -90,14 +89,14 @@ def _facts(measurement: Measurement, processor: str | None) -> dict[str, str]:
         "precision": "; ".join([own_precision, *(engine.label for engine in engines if not engine.own)]),
         "sentences": f"{protocol.sentences:,}; for warm-up, untimed: {protocol.warmup:,}",
         "rounds": f"{protocol.repeats}; {protocol.redone_rounds} measured again, {len(protocol.disturbed)} disturbed",
-        "cores that other processes used": f"{_range(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
-        "size of batches": f"{_range(sizes, 0)}{fastest}",
+        "cores that other processes used": f"{extent(load, 2)}; disturbed above {protocol.disturbed_above_cores:.2f}",
+        "size of batches": f"{extent([row.batch for row in rows], 0)}{fastest}",
         "speed-ups over": f"{baseline.system} {baseline.name}" if baseline else "–",
-        "% of the time for subwords": _range(shares, 0) if shares else "–",
+        "% of the time for subwords": extent(shares, 0) if shares else "–",
     }
 
 
-def _range(values: Sequence[float], places: int) -> str:
+def extent(values: Sequence[float], places: int) -> str:
     """The lowest and the highest value; one of them where they read the same."""
     ends = [f"{end:,.{places}f}" for end in (min(values), max(values))]
     return "–".join(dict.fromkeys(ends))
