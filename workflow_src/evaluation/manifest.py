@@ -58,6 +58,10 @@ class EngineKey:
         """Its title with its compute type, for tables."""
         return f"{self.title} {self.key.partition('-')[2]}".strip()
 
+    def named(self, label: str) -> str:
+        """The label of a row that it computes, which names another engine than our own."""
+        return label if self.own else f"{label}, {self.label}"
+
     @property
     def own(self) -> bool:
         return self.key == default_engine().name
@@ -155,8 +159,7 @@ class ShownDecode:
     @functools.cached_property
     def head(self) -> str:
         """Its label without what stands in brackets."""
-        label = common_label([self.search.row_label(row.settings) for row in self.rows])
-        return label if self.engine.own else f"{label}, {self.engine.label}"
+        return self.engine.named(common_label([self.search.row_label(row.settings) for row in self.rows]))
 
     @functools.cached_property
     def own(self) -> tuple[str, ...]:
@@ -171,14 +174,14 @@ class ShownDecode:
         return tuple(words({name: value}) for name, value in settings.items())
 
     @functools.cached_property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> str:
         """What stands in brackets behind its label: `own`, and what dev chose."""
         own, choices = ", ".join(self.own), [row.picked for row in self.rows if row.picked]
         if not choices:
-            return (own,) if own else ()
+            return own
         # Seeds that chose different values share a row, which then names the settings only.
         chosen = f"chosen: {words(choices[0], all(choice == choices[0] for choice in choices))}"
-        return (f"{own}; {chosen}" if own else chosen,)
+        return f"{own}; {chosen}" if own else chosen
 
     @functools.cached_property
     def details(self) -> tuple[str, ...]:
@@ -234,7 +237,7 @@ class ShownDecode:
 
     def label(self, mean_steps: float | None = None) -> str:
         """Its label in tables; `mean_steps` is the mean number of steps that sentences used."""
-        notes = ", ".join([*self.details, *self.notes])
+        notes = ", ".join(filter(None, [*self.details, self.notes]))
         if (notes or self.search.counts) and mean_steps is not None:
             used = f"{mean_steps:.1f} {self.search.counts or self.search.series or 'steps'} used"
             notes = f"{notes}; {used}" if notes else used

@@ -62,9 +62,8 @@ def column(results: Results, split: str, removed: Removal | None) -> Column:
     names: dict[tuple, str] = {}
     for (system, decode, data), rows in shown.groupby(["system", "decode", "data"], sort=False):
         row = rows.iloc[0]
-        engine, chosen = EngineKey(row["engine"]), sorted(json.loads(row["chosen"])) if row["chosen"] else []
-        label = common_label([*rows["label"].unique()])
-        label = label if engine.own else f"{label}, {engine.label}"
+        chosen = sorted(json.loads(row["chosen"])) if row["chosen"] else []
+        label = EngineKey(row["engine"]).named(common_label([*rows["label"].unique()]))
         # Experiments may choose different values of the same setting.
         picked = f"chosen: {', '.join(chosen).replace('_', ' ')}" if chosen else ""
         details = "; ".join(filter(None, [_own_settings(row, chosen), picked]))

@@ -105,8 +105,7 @@ class Entry(Candidate):
         settings = self.settings_of_seeds
         labels = [self.search.row_label(one) for one in settings] if self.search else []
         label = common_label(labels) if labels else self.row["search"]
-        engine = EngineKey(self.row["engine"])
-        return label if engine.own else f"{label}, {engine.label}"
+        return EngineKey(self.row["engine"]).named(label)
 
     @property
     def changed(self) -> str:
