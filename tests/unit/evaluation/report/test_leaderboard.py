@@ -389,11 +389,6 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     wrong.write_text(board.replace("commit", "revision"))
     with pytest.raises(ArtifactError, match=r"\(commit, revision\)"):
         leaderboard.read(wrong)
-    wrong.write_text(leaderboard.csv_text([]) + "one,corpus\n")
-    with pytest.raises(ArtifactError, match="line 2, has not 31 cells"):
-        leaderboard.read(wrong)
-    with pytest.raises((ArtifactError, OSError)):
-        leaderboard.read(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("column, cell", [("settings", "beam"), ("bleu", "high"), ("latency_ms", "fast")])
