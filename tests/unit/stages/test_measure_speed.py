@@ -318,14 +318,14 @@ def test_an_error_in_a_process_keeps_its_traceback_and_a_fresh_process_takes_its
     row = parse(Decode, ROWS[0])
     with working(timers.faulty) as timing_worker:
         with pytest.raises(TimingFailed) as failed:
-            timing_worker.time_row(row, ["a word"], None)
+            timing_worker.time_row(row, ["a word"], None, 1)
         assert "KeyError: 'a word'" in failed.value.reason and "return {}[lines[0]]" in failed.value.trace
         with pytest.raises(TimingFailed) as ended:
-            timing_worker.time_row(row, ["end"], None)
+            timing_worker.time_row(row, ["end"], None, 1)
         assert ended.value.row == row.key and "exit code 3" in ended.value.reason
         timing_worker.restart()
         with pytest.raises(TimingFailed, match="KeyError"):
-            timing_worker.time_row(row, ["a word"], None)
+            timing_worker.time_row(row, ["a word"], None, 1)
 
 
 def test_a_size_of_batch_that_ends_the_process_ends_its_growth(quiet_machine):

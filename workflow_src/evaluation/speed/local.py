@@ -87,9 +87,7 @@ class Local:
 
         return translated
 
-    def time_row(
-        self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int = LARGEST_BATCH
-    ) -> RowTimes:
+    def time_row(self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int) -> RowTimes:
         """Time one round of one row: untimed warm-up, every line alone, then all lines in batches."""
         translator, translate = self.translators[row.system], self._call(row)
         for line in lines[: speed.warmup]:

@@ -19,7 +19,7 @@ from workflow_src.config.experiment import SpeedConfig
 from workflow_src.config.resolved import Decode
 from workflow_src.errors import InputError, TimingFailed
 from workflow_src.evaluation.manifest import Key
-from workflow_src.evaluation.speed.local import LARGEST_BATCH, Local, RowTimes, timing_failed
+from workflow_src.evaluation.speed.local import Local, RowTimes, timing_failed
 from workflow_src.registry import engines
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -164,9 +164,7 @@ class Worker:
         self._start()
         self.wait()
 
-    def time_row(
-        self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int = LARGEST_BATCH
-    ) -> RowTimes:
+    def time_row(self, row: Decode, lines: list[str], speed: SpeedConfig, largest_batch: int) -> RowTimes:
         return self._call("time_row", row, lines, speed, largest_batch, row=row.key)
 
     def time_alternating(self, rows: list[Decode], lines: list[str], repeats: int) -> list[list[list[float]]]:

@@ -433,7 +433,7 @@ def test_a_batch_is_timed_by_the_faster_of_two_calls(clock, monkeypatch):
         return translate(*arguments, **settings)
 
     recorder.translate = slow_at_first
-    local.Local({"lvm": recorder}, grow_batch=True).time_row(ROWS[1], ["1"], SPEED)
+    local.Local({"lvm": recorder}, grow_batch=True).time_row(ROWS[1], ["1"], SPEED, 4)
     # Three sentences of one step.
     assert seconds == [6.0]
 
