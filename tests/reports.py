@@ -266,7 +266,7 @@ def groups(rows, manifest, removed, evidence=None, split="test"):
     return tables.groups(results(rows), split, manifest, removed, evidence)
 
 
-def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evidence:
+def evidence(rows, unfinished=(), error=0.05, margin=0.5) -> Evidence:
     """Evidence about rows: differences of their figures, with the standard `error` in points, for every pair with an
     autoregressive row of its seed; in validity where rows have it."""
     pairs = {}
@@ -278,7 +278,7 @@ def evidence(rows, unfinished=(), error=0.05, margin=0.5, metrics=None) -> Evide
                 validity = row.get("validity"), rival.get("validity")
                 if None not in validity:
                     pairs[key]["validity"] = PairedDifference(validity[0] - validity[1], error / 100, 0.0)
-    return Evidence.of(results(rows).figures, pairs, margin, unfinished, metrics)
+    return Evidence.of(results(rows).figures, pairs, margin, unfinished, default_metrics())
 
 
 PROTOCOL = {"sentences": 200, "warmup": 10, "repeats": 5, "threads": 1, "baseline": None}

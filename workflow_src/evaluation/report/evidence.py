@@ -14,7 +14,6 @@ from workflow_src.evaluation.manifest import Key, ShownDecode
 from workflow_src.evaluation.quality.significance import LEVEL, PairedDifference
 from workflow_src.evaluation.report.files import Pairs
 from workflow_src.evaluation.report.results import FROM_CONTROL, TIMES, Mean
-from workflow_src.registry import default_metrics
 from workflow_src.spec import Metric
 
 # Figures of lines beside those of metrics.
@@ -130,17 +129,17 @@ class Evidence:
         figures: pd.DataFrame,
         pairs: Pairs,
         margin: float,
-        unfinished: Iterable[str] = (),
-        metrics: Sequence[Metric] | None = None,
+        unfinished: Iterable[str],
+        metrics: Sequence[Metric],
     ) -> Evidence:
-        """The evidence about the rows of a table (`Results.shown`) by those of `metrics` (the default ones) that
-        decide and that some row has."""
+        """The evidence about the rows of a table (`Results.shown`) by those of `metrics` that decide and that some row
+        has."""
         rows = figures.groupby(["system", "decode"])
         seeds = {key: sorted(set(of_row)) for key, of_row in rows["seed"]}
         measured = {key: set(of_row) for key, of_row in rows["figure"]}
         deciding = tuple(
             metric
-            for metric in (default_metrics() if metrics is None else metrics)
+            for metric in metrics
             if metric.decides and any(metric.name in of_row for of_row in measured.values())
         )
         return cls(seeds, measured, pairs, margin, frozenset(unfinished), deciding)

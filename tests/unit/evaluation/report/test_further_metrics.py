@@ -72,7 +72,7 @@ def test_where_less_is_better_a_higher_figure_is_worse(ter, error, as_good, inte
     lines = [SimpleNamespace(decode=MANIFEST.decode(*key[:2])) for key in keys]
     difference = PairedDifference(ter - 52.0, error, 0.0)
     pairs = {(keys[1], keys[0]): {"bleu": PairedDifference(0.0, 0.0, 0.0), "ter": difference}}
-    proof = Evidence.of(reports.results(rows).figures, pairs, 0.5, metrics=(main_metric(), deciding))
+    proof = Evidence.of(reports.results(rows).figures, pairs, 0.5, (), (main_metric(), deciding))
     assert proof.as_good(lines[1], lines[0]) is as_good
     intervals = proof.intervals(lines[1], lines[0])
     assert intervals[main_metric()] == (0, 0) and intervals[deciding] == pytest.approx(interval, abs=0.05)
@@ -108,7 +108,7 @@ def test_nothing_is_concluded_about_a_row_that_is_worse_than_the_least_figure(be
     scored = reports.row("teacher", "greedy", 40.0, points=60.0, metrics=["points"])
     of_another_corpus = Metric("valid", "valid outputs", decides=True)
     figures = reports.results([scored]).figures
-    proof = Evidence.of(figures, pairs, 0.5, metrics=(metric, of_another_corpus))
+    proof = Evidence.of(figures, pairs, 0.5, (), (metric, of_another_corpus))
     assert proof.too_bad(line) == reason
     words = rival_words(proof)
     assert "lose less than 0.5 points" in words and "60 points" in words and "valid outputs" not in words
