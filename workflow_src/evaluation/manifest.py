@@ -207,11 +207,6 @@ class ShownDecode:
         return f"{self.system.name} {self.search.name} {self.engine.key} {settings} {sorted(picked)}"
 
     @property
-    def candidates(self) -> int | None:
-        """Candidates that are ranked for a sentence; None where it ranks none, or its curves run over them."""
-        return self.search.width(self.settings) if self.search.several and not self.search.series else None
-
-    @property
     def control(self) -> str | None:
         """The search that differs from the one whose steps it takes only in how it refines."""
         refining = refinement(self.settings)
