@@ -188,8 +188,8 @@ def shown_progress(count: Callable[[], int | None], to_terminal: bool) -> Iterat
         yield lambda _done: None
         return
     columns = (TextColumn("translating"), BarColumn(), MofNCompleteColumn(), TextColumn("lines"), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, speed_estimate_period=SPEED_OVER) as progress:
+    terminal = Console(stderr=True)
+    with Progress(*columns, console=terminal, transient=True, speed_estimate_period=SPEED_OVER) as progress:
         task = progress.add_task("", total=count())
         yield lambda done: progress.update(task, completed=done)
 

@@ -348,6 +348,7 @@ SPOILT = {
     "no search by default": (lambda b: rewrite(b, lambda d: d.update(defaults={})), "defaults.search"),
     "engine for bundles": (lambda b: rewrite(b, lambda d: d.update(engine="onnxruntime")), "onnxruntime"),
     "no provenance": (lambda b: rewrite(b, lambda d: d.pop("provenance")), "provenance"),
+    "no checksums": (lambda b: rewrite(b, lambda d: d["provenance"].update(files={})), "subwords.json"),
     "no weights": (lambda b: (b / "lvm.safetensors").unlink(), "lvm.safetensors"),
     "flipped bit": (lambda b: flip(b / "score.safetensors"), "score.safetensors"),
     "pickle": (pickled, "score.safetensors"),
