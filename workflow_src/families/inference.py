@@ -31,7 +31,7 @@ def relaxed_energy_loss(
     The energy of a sentence is  sum_t -O2(z_t) . log p(. | O1(z_<t), x), z_t the network's logits over words.
     """
     memory, count = model.encode_batch(batch), batch.num_target_tokens
-    keys = sentence_keys(batch, context.seed)
+    keys = sentence_keys(batch, context.seed) if draws(config) else None
     energy = relaxed_energy(config, model, memory, context.roles[ENERGY], batch, keys)
     length, exact = length_loss(model.length, memory, batch)
     figures = {
@@ -42,13 +42,18 @@ def relaxed_energy_loss(
     return LossTerms((energy + config.length_weight * length) / count, count, figures)
 
 
+def draws(config: RelaxedEnergyConfig) -> bool:
+    """Whether an operator draws noise."""
+    return not NOISY.isdisjoint((config.input_operator, config.output_operator))
+
+
 def relaxed_energy(
     config: RelaxedEnergyConfig,
     model: OnePassModel,
     memory: Memory,
     scorer: AutoregressiveModel,
     batch: Batch,
-    keys: Tensor,
+    keys: Tensor | None,
 ) -> Tensor:
     """The energy of the relaxed outputs at the lengths of the targets, in nats, summed over a batch.
 
@@ -66,9 +71,10 @@ def relaxed_energy(
     return energies(scorer, scorer.encode_batch(batch), input_words, output_words, mask).sum()
 
 
-def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor, stream: int, real: Cells) -> Tensor | None:
+def _noise(operator: str, logits: Tensor, mask: Tensor, keys: Tensor | None, stream: int, real: Cells) -> Tensor | None:
     if operator not in NOISY:
         return None
+    assert keys is not None, "operators that draw noise get keys"
     return gumbel(keys, (mask.size(1), logits.size(1)), stream)[real].to(logits)
 
 

@@ -9,19 +9,20 @@ from workflow_src.losses.common import gaussian_kl
 from workflow_src.losses.draws import normal
 from workflow_src.nn.layers import Memory
 from workflow_src.nn.models import LatentModel
+from workflow_src.nn.source_latents import SourceLatentModel
 from workflow_src.types import Batch
 
 
-def sampled_latents(model: LatentModel, memory: Memory, batch: Batch, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Latents z ~ q(z|x,y), (B, P, Z), and KL(q || p) at every position, (B, P) nats.
+def sampled_latents(model: SourceLatentModel, memory: Memory, batch: Batch, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Latents z ~ q(z|x,y), (B, S, Z), and KL(q || p) at every real source position, (R,) nats.
 
     Random keys (B,) of sentences (`draws.sentence_keys`).
     """
-    mask = model.batch_mask(batch)
-    mean_p, deviation_p = model.prior(memory, mask)
-    mean_q, deviation_q = model.posterior(memory, model.whole_target(batch.target), mask)
+    mean_p, deviation_p = model.prior(memory, memory.mask)
+    mean_q, deviation_q = model.posterior(memory, batch.target, memory.mask)
     noise = normal(keys, tuple(mean_q.shape[1:])).to(mean_q)
-    return mean_q + deviation_q * noise, gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)
+    real = batch.cells(batch.source_lengths)
+    return mean_q + deviation_q * noise, gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
 
 
 @torch.no_grad()

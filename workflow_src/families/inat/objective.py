@@ -34,7 +34,8 @@ def refinement_loss(
 ) -> LossTerms:
     """Figures: nats a subword of the target of the first and the last pass, and the mean of all; the length head's."""
     count = batch.num_target_words
-    keys = sentence_keys(batch, context.seed)
+    draws = config.dae_mix > 0 or config.guess == "sample"
+    keys = sentence_keys(batch, context.seed) if draws else None
     memory = model.encode(batch.source)
     hidden, mask = model.hidden(memory, batch.output_lengths)
     # An empty target has a position, and nothing to learn there.
@@ -74,7 +75,7 @@ def next_input(
     hidden: Tensor,
     mask: Tensor,
     target: Tensor,
-    keys: Tensor,
+    keys: Tensor | None,
     number: int,
     real: Cells | None = None,
 ) -> Tensor:
@@ -86,6 +87,7 @@ def next_input(
     target = target[:, : mask.size(1)]
     denoised = noisy = None
     if config.dae_mix > 0:
+        assert keys is not None, "drawing needs keys"
         denoised = uniform(keys, (1,), stream + MIX) < config.dae_mix
         vocabulary = model.output_bias.size(0)
         noisy = corrupted(target, keys, stream + CORRUPT, config.corruption_share, config.corruptions, vocabulary)
@@ -93,6 +95,7 @@ def next_input(
             return noisy
     numbers = None
     if config.guess == "sample":
+        assert keys is not None, "drawing needs keys"
         numbers = uniform(keys, (mask.size(1),), stream + SAMPLE)
     guess = guessed(model, hidden, mask, numbers, real)
     return guess if denoised is None or noisy is None else torch.where(denoised, noisy, guess)

@@ -28,7 +28,6 @@ def elbo_loss(
     keys = sentence_keys(batch, context.seed)
     memory = model.encode(batch.source)
     z, kl = sampled_latents(model, memory, batch, keys)
-    kl = kl[batch.cells(batch.source_lengths)]
     positions = batch.target_lengths + model.extra_positions
     hidden, mask = model.hidden(memory, z, positions)
     real = batch.cells(positions)

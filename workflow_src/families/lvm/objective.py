@@ -9,26 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from workflow_src.losses.common import budget, length_loss, smoothed_cross_entropy
-from workflow_src.losses.draws import sentence_keys
-from workflow_src.losses.latents import sampled_latents
+from workflow_src.losses.common import budget, gaussian_kl, length_loss, smoothed_cross_entropy
+from workflow_src.losses.draws import normal, sentence_keys
 from workflow_src.losses.settings import ElboConfig
-from workflow_src.types import Batch, LossTerms, TrainingContext
+from workflow_src.types import PAD, Batch, LossTerms, TrainingContext
 
 if TYPE_CHECKING:
     from workflow_src.families.lvm.model import LatentVariableModel
 
 
 def elbo_loss(model: LatentVariableModel, batch: Batch, context: TrainingContext, config: ElboConfig) -> LossTerms:
+    target = model.whole_target(batch.target)
+    mask = target != PAD
     memory = model.encode(batch.source)
-    z, kl = sampled_latents(model, memory, batch, sentence_keys(batch, context.seed))
-    hidden = model.hidden(memory, z, model.batch_mask(batch))
+    mean_p, deviation_p = model.prior(memory, mask)
+    mean_q, deviation_q = model.posterior(memory, target, mask)
+    noise = normal(sentence_keys(batch, context.seed), tuple(mean_q.shape[1:])).to(mean_q)
+    hidden = model.hidden(memory, mean_q + deviation_q * noise, mask)
     real = batch.cells(batch.target_lengths + model.extra_positions)
-    labels = model.whole_target(batch.target)[real]
+    labels = target[real]
     reconstruction, nll = smoothed_cross_entropy(
         hidden[real], model.target_embedding.weight, model.output_bias, labels, config.label_smoothing
     )
-    kl = kl[real]
+    kl = gaussian_kl(mean_q, deviation_q, mean_p, deviation_p)[real]
     free = budget(config, context.progress)
     length, exact = length_loss(model.length, memory, batch, config.length_smoothing)
     tokens = labels.numel()

@@ -36,13 +36,14 @@ def nat_loss(
     Targets that have no alignment with the slots of their source add nothing; the figure `unreachable` is their share.
     """
     count = batch.num_target_words
-    keys = sentence_keys(batch, context.seed)
+    draws = model.latents is not None or config.glance != "none"
+    keys = sentence_keys(batch, context.seed) if draws else None
     memory = model.encode(batch.source)
     figures: dict[str, Tensor | float | Mean] = {}
     terms, z = [], None
     if model.latents is not None:
+        assert keys is not None, "drawing needs keys"
         z, kl = sampled_latents(model, memory, batch, keys)
-        kl = kl[batch.cells(batch.source_lengths)]
         free = budget(config, context.progress)
         terms.append(kl.clamp(min=free).sum())
         figures |= {"kl": (kl.detach().sum(), len(kl)), "kl_budget": free}
@@ -51,6 +52,7 @@ def nat_loss(
     share = glanced_share(config.glance_share, config.glance_end, context.progress)
     shown = None
     if config.glance != "none":
+        assert keys is not None, "drawing needs keys"
         shown = shown_symbols(config, model, memory, slots, z, batch.target, keys, share, real)
         glanced = (shown != NOT_SHOWN).sum() if shown is not None else 0
         figures |= {"glanced": (glanced, int(slots.sum()))}
