@@ -153,8 +153,10 @@ def compare(experiments: Sequence[Results], removed: Removal | None = None) -> D
 
     `removed`: the removal of repetitions from non-autoregressive outputs; by default subwords, and none for outputs
     that mean repetitions. The gap is to the row of the same seed that the experiment's own report compares with. Raises
-    InputError for results without rows of this removal.
+    InputError without experiments, and for results without rows of this removal.
     """
+    if not experiments:
+        raise InputError("the list of experiments", "is empty", "give at least one")
     columns = [column(results, split, removed) for results in experiments for split in results.record.splits]
     titles = [column.title for column in columns]
     keys = dict.fromkeys(key for column in columns for key in column.rows)
