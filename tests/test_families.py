@@ -18,10 +18,8 @@ from miniatures import context, figure, gradients, lively, one, padded, pairs
 
 from workflow_src.config.roles import fill, needs, of_the_family
 from workflow_src.config.training import TrainingConfig
-from workflow_src.decoding.batches import search_all
 from workflow_src.decoding.search import open_search
 from workflow_src.decoding.settings import DRAFTER
-from workflow_src.errors import InputError
 from workflow_src.families.build import build, build_objective
 from workflow_src.nn.models import BlockModel
 from workflow_src.nn.weights import load_weights, weights_of
@@ -346,18 +344,6 @@ def test_every_search_of_the_family_runs(family, search, dtype):
         # All hypotheses of a sentence, the best first, which is the translation.
         assert ranked[0] == (score, tokens) and len({tuple(words) for _, words in ranked}) == len(ranked)
         assert [score for score, _ in ranked] == sorted((score for score, _ in ranked), reverse=True)
-
-
-@pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])
-def test_a_model_that_computes_no_numbers_is_refused(family, search):
-    """Its translations would be empty, or words by chance."""
-    model = make(family, **SERVING.get((family, search), {}))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.fill_(math.nan)
-    sources = [[5, 6, 7], [8, 9]]
-    with pytest.raises(InputError):
-        search_all(functools.partial(run, search, family, model, others(family)), sources, 2, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("family, search", [(f, s) for f in FAMILIES for s in FAMILIES[f].searches])

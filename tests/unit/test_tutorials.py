@@ -168,6 +168,8 @@ def test_the_search_is_planned(momentum):
     plan, _ = momentum
     names = [decode.name for decode in plan.loaded.decodes if decode.search == "momentum"]
     assert names == ["momentum-1", "momentum-2", "momentum-4", "chosen"]
+    # The plan has no analysis of another tutorial.
+    registry.use(["momentum"])
     costs.check(plan)
     assert jobs(plan)["choose_settings"] == 1
     rows = {(row["system"], row["name"]) for row in json.loads(plan.settings_significance("test"))["rows"]}

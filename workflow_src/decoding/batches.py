@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor
 
 from workflow_src.data.batching import pad
-from workflow_src.errors import InputError
 from workflow_src.types import Hypotheses, Ranked
 
 # Called with the number of sentences done, and their total.
@@ -52,8 +50,7 @@ def search_rows(
 ) -> Hypotheses:
     """`search_all` for a search that takes lists of ids instead of a padded tensor, in so many `threads` at once.
 
-    With `ranked`, all hypotheses are kept, if the search gives them. `watch` is called after every batch. Raises
-    InputError where a score is NaN: the translation would be words by chance.
+    With `ranked`, all hypotheses are kept, if the search gives them. `watch` is called after every batch.
     """
     result = Hypotheses([[] for _ in sources], [0.0] * len(sources), [0] * len(sources))
     hypotheses_by_row: list[Ranked] = [[(0.0, [])] for _ in sources]
@@ -63,9 +60,6 @@ def search_rows(
     with contextlib.ExitStack() as stack:
         several = stack.enter_context(ThreadPoolExecutor(threads)).map if min(threads, len(batches)) > 1 else map
         for rows, batch_result in zip(batches, several(search, groups), strict=True):
-            if any(map(math.isnan, batch_result.scores)):
-                problem = "gives scores that are not numbers (NaN)"
-                raise InputError("the model", problem, "use weights that are finite, and a precision with more range")
             for name in ("tokens", "scores", "steps", "candidates", "cut"):
                 _place(result, name, rows, getattr(batch_result, name))
             if batch_result.traces is not None:

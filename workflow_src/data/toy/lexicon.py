@@ -231,7 +231,7 @@ def english_plural(noun: str) -> str:
 
 
 def _with_s(word: str) -> str:
-    """The regular plural of an English noun, or the third person of a verb."""
+    """The regular plural of an English noun, or the third person of a verb. Words in -o take -es."""
     if word.endswith(("s", "x", "ch", "sh", "o")):
         return word + "es"
     return word[:-1] + "ies" if word.endswith("y") and word[-2] not in "aeiou" else word + "s"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from workflow_src.decoding.compiled import interpreted, usable
 from workflow_src.decoding.graphs import best_words, graph_of, merged
-from workflow_src.decoding.search import SearchModule, Watch
+from workflow_src.decoding.search import SearchModule, Watch, scores_not_finite
 from workflow_src.losses.path_scores import source_positions
 from workflow_src.runtime.device import on_cpu
 from workflow_src.searches.graph_viterbi import compiled
@@ -48,6 +47,9 @@ class GraphViterbi(SearchModule):
     @torch.no_grad()
     def hypotheses(self, source: Tensor, outputs: Sequence[Tensor]) -> Hypotheses:
         words, gains, transitions, vertices, lengths = on_cpu(*outputs, (source != PAD).sum(1))
+        # No comparison takes a vertex without a number: the output would be empty.
+        if gains.isnan().any():
+            raise scores_not_finite(self.declared.name)
         search, penalty = search_function(), float(self.settings.length_penalty)
         translations, scores = [], []
         rows = zip(words.numpy(), gains.numpy(), transitions.numpy(), vertices.tolist(), lengths.tolist(), strict=True)
@@ -55,9 +57,6 @@ class GraphViterbi(SearchModule):
             # Numba compiles a function for each layout of its arrays.
             moves = np.ascontiguousarray(moves[:count, :count])
             score, path = search(gains_row[:count], moves, LONGEST * length, penalty)
-            if np.isnan(gains_row[:count]).any() or np.isnan(moves).any():
-                # No comparison takes such a vertex, and the output would be empty.
-                score = math.nan
             output = words_row[path].tolist()
             translations.append(merged(output) if self.settings.merge_equal else output)
             scores.append(score)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from miniatures import dat, one, pairs, searched, transformer
+from refusals import refuses
 
 from workflow_src.data.batching import pad
 from workflow_src.decoding.compiled import interpreted
@@ -17,6 +18,7 @@ from workflow_src.decoding.ngram import estimate
 from workflow_src.decoding.ranking import rescored
 from workflow_src.decoding.search import open_search
 from workflow_src.decoding.slots import Row
+from workflow_src.errors import InputError
 from workflow_src.searches.graph_beam import GraphBeamSettings
 from workflow_src.searches.graph_beam.search import PrefixBeam
 from workflow_src.searches.graph_path import GraphPathSettings
@@ -300,6 +302,15 @@ def test_viterbi_finds_the_best_words_and_path_together(penalty):
         score, output = max(scores)
         assert tuple(hypotheses.tokens[row]) == output and hypotheses.scores[row] == pytest.approx(score, abs=1e-9)
     assert penalty < 3 or len(hypotheses.tokens[0]) == 2 * 2
+
+
+def test_viterbi_refuses_words_that_have_no_probability():
+    """It would put out nothing, with a finite score."""
+    model = dat()
+    with torch.no_grad():
+        model.output_bias.fill_(math.nan)
+    with refuses(InputError, subject="search graph-viterbi"):
+        searched({"model": model}, PAIRS.source, GraphViterbiSettings())
 
 
 def test_viterbi_merges_equal_neighbours_where_the_setting_says_so_alone():
