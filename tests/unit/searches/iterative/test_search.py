@@ -94,6 +94,13 @@ def test_adaptive_stopping_is_the_fixed_search_at_the_pass_where_it_stopped(mode
     assert len(set(hypotheses.steps)) > (2 if most > 3 else 0)
 
 
+def test_repeats_with_another_output_between_them_are_not_in_a_row():
+    network, row = inat(seed=1), 5
+    outputs, _ = by_hand(network, row, 6)
+    assert [output == before for before, output in itertools.pairwise(outputs)] == [False, True, False, True, True]
+    assert search(network, passes=7, stop="adaptive", patience=2).steps[row] == 6
+
+
 def test_an_output_that_repeats_is_that_of_all_later_passes_where_no_states_are_carried():
     network = inat(seed=4, carry_states=False)
     hypotheses = search(network, passes=12, stop="adaptive")
