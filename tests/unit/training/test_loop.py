@@ -429,7 +429,7 @@ def test_patience_stops_after_validations_that_are_no_better(make_trainer, compa
     trainer = make_trainer("transformer", validation=validation, **settings)
     progress = trainer.run()
     assert progress.step == 2 * stops_at and len(progress.history) == stops_at
-    assert compare.equal(trainer.model, validated[chosen - 1])
+    assert compare.equal(trainer.model, validated[chosen - 1]) and progress.chosen == chosen - 1
     first, rest = (dataclasses.replace(scripted(part), smallest=smallest) for part in (scores[:1], scores[1:]))
     interrupted = make_trainer("transformer", state="two", validation=first, wrap=killed_after(3), **settings)
     with pytest.raises(Killed):
