@@ -379,7 +379,7 @@ METHODS = ("connected-groups", "every-nth")
         ),
         ({"test": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("test",)}),
         ({"dev": [TEXTS]}, {"setting": "split.method", "value": "connected-groups", "mentions": ("dev",)}),
-        ({"train": [TEXTS | TABLE]}, {"setting": "train[0].table", "value": "my.tsv", "mentions": ("texts",)}),
+        ({"train": [TEXTS | TABLE]}, {"setting": "train[0].table", "value": "my.tsv", "problem": "texts is set too"}),
         ({"train": [TEXTS | {"header": True}]}, {"setting": "train[0].header", "value": True, "mentions": ("table",)}),
         ({"train": [TEXTS | {"quoted": True}]}, {"setting": "train[0].quoted", "value": True, "mentions": ("table",)}),
         (
