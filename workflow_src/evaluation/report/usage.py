@@ -19,7 +19,7 @@ from workflow_src.evaluation.report.captions import margin_words
 from workflow_src.evaluation.report.inputs import Inputs
 from workflow_src.evaluation.report.needs import FASTEST, FASTEST_NEED, Figures, close_to_best, deciding, served
 from workflow_src.evaluation.report.results import KEY, Results, means
-from workflow_src.evaluation.report.tables import row_words
+from workflow_src.evaluation.report.tables import digits, row_words
 from workflow_src.records.atomic import read_json
 from workflow_src.serving.bundle import choice_words, read_bundle
 from workflow_src.serving.options import translate_command
@@ -115,7 +115,7 @@ def needs_table(
             "command": Cell(command_of(candidate, inputs, device, precision), code=True),
             f"{main.title} on dev": shown(candidate.on_dev),
             f"{main.title} on {split}": shown(candidate.figures),
-            "ms a sentence": "" if candidate.latency_ms is None else f"{candidate.latency_ms:.3g}",
+            "ms a sentence": "" if candidate.latency_ms is None else digits(candidate.latency_ms),
         }
         for key, candidate in rows.items()
     ]

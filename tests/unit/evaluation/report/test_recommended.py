@@ -119,6 +119,9 @@ def test_the_table_of_needs_has_figures_and_says_what_decides(monkeypatch):
     on_dev = table(dev={BEAM: 25.0}, times={BEAM: 14.1})
     (cells,) = on_dev.rows
     assert list(cells)[3:] == ["25.0", "29.0", "14.1"]
+    # Times are written as in the other tables, those of a second or more too.
+    times = [list(table(dev={BEAM: 25.0}, times={BEAM: time}).rows[0])[-1] for time in (1.3, 2345.0)]
+    assert times == ["1.30", "2,345"]
     # Two rows are left out, and one of them is better on test.
     assert on_dev.caption.line.endswith(" 2.") and " 30.0 " in on_dev.caption.notes["Left out"]
     on_test = table()
