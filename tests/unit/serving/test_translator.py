@@ -348,11 +348,6 @@ SPOILT = {
     "no search by default": (lambda b: rewrite(b, lambda d: d.update(defaults={})), "defaults.search"),
     "engine for bundles": (lambda b: rewrite(b, lambda d: d.update(engine="onnxruntime")), "onnxruntime"),
     "no provenance": (lambda b: rewrite(b, lambda d: d.pop("provenance")), "provenance"),
-    "no checksums": (lambda b: rewrite(b, lambda d: d["provenance"].update(files={})), "has no checksum"),
-    "a checksum less": (
-        lambda b: rewrite(b, lambda d: d["provenance"]["files"].pop("subwords/joint.model")),
-        "has no checksum of subwords/joint.model",
-    ),
     "no weights": (lambda b: (b / "lvm.safetensors").unlink(), "lvm.safetensors"),
     "flipped bit": (lambda b: flip(b / "score.safetensors"), "score.safetensors"),
     "pickle": (pickled, "score.safetensors"),
