@@ -20,7 +20,7 @@ from titles import DELTA
 from workflow_src import cli, registry
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import Sizes, vocabulary_size
+from workflow_src.config.costs import Sizes
 from workflow_src.config.load import load
 from workflow_src.config.plan import shown_plan
 from workflow_src.config.resources import Requests
@@ -76,7 +76,7 @@ def test_it_is_planned_beside_the_families_in_the_tree(package):
     tuned = next(plan.folder(decode) for decode in plan.loaded.decodes if decode.tune)
     operations = Operations(plan, sizes)
     # Embeddings and the projection onto the vocabulary, of width 8.
-    assert operations.parameters(bag) > 2 * 8 * vocabulary_size(plan)
+    assert operations.parameters(bag) > 2 * 8 * plan.recipe.subwords.size
     for rule, search in (("train_wordbag", None), ("decode", "unrepeat-2"), ("choose_settings", tuned)):
         assert operations.of(table[rule].work(plan, {"system": "bag", "search": search}, sizes)) > 0
     requests = Requests(plan, gpu=False)

@@ -21,7 +21,7 @@ from stage_server import pytest_command
 from workflow_src import registry
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import Sizes, vocabulary_size
+from workflow_src.config.costs import Sizes
 from workflow_src.config.rules import Work
 from workflow_src.data.subwords import Subwords
 from workflow_src.errors import ConfigError
@@ -167,7 +167,7 @@ def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
     assert "critic" not in plan.settings_training("marked")
     operations = Operations(plan, Sizes(600, 12.0))
     # Embeddings of words, with both symbols, and of positions; the output and its bias.
-    words, positions = vocabulary_size(plan) + 2, teacher_positions()
+    words, positions = plan.recipe.subwords.size + 2, teacher_positions()
     assert operations.parameters(system) == 8 * (words + positions) + 9 * words
     # The critic scores the 12 words that the network's product gives, and so it does in training.
     (decode,) = plan.loaded.decodes

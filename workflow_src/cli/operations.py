@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from workflow_src.config.costs import Sizes, vocabulary_size
+from workflow_src.config.costs import Sizes
 from workflow_src.config.plan import Plan
 from workflow_src.config.resolved import System
 from workflow_src.config.roles import fill, named_systems, needs, of_the_family
@@ -37,7 +37,7 @@ class Operations:
 
     def __init__(self, plan: Plan, sizes: Sizes):
         self.plan, self.length = plan, max(1, round(sizes.length))
-        vocabulary = vocabulary_size(plan)
+        vocabulary = plan.recipe.subwords.size
         self.sizes = {"source": vocabulary, "target": vocabulary, "joint": plan.recipe.subwords.joint}
         self.code = {"code": code_digest(), "torch": installed_version("torch")}
         self.counts, self.new = _kept(self.code), 0

@@ -27,7 +27,7 @@ from workflow_src.cli.job_costs import Cost, Counting, cost, durations, total
 from workflow_src.cli.operations import Operations
 from workflow_src.cli.sizes import CountedSizes, automatic, disk_bytes, numbered, read_encoded, sizes
 from workflow_src.config import Plan
-from workflow_src.config.costs import updates, vocabulary_size
+from workflow_src.config.costs import updates
 from workflow_src.config.files import PROJECT
 from workflow_src.config.resources import gpus
 from workflow_src.config.rules import STAGES, Rule, Work, rule_of, rule_table
@@ -231,7 +231,7 @@ def overview(request: Request) -> Overview:
         warning=load_warning(rates) if rates else "",
         jobs_per_gpu=plan.config.runtime.jobs_per_gpu,
         auto=tuple(settings),
-        vocabulary_size=vocabulary_size(counted) if counted else None,
+        vocabulary_size=counted.recipe.subwords.size if counted else None,
         disk=disk,
         after=_after(plan),
     )

@@ -114,11 +114,6 @@ def feed_forward(model: Any) -> int:
     return getattr(model, "feed_forward", 4 * width(model))
 
 
-def vocabulary_size(plan: Plan) -> int:
-    """Subwords of the vocabulary in a plan without auto (`sized`)."""
-    return plan.recipe.subwords.size
-
-
 def updates(system: System) -> int:
     """Updates of a training in a plan without auto (`sized`)."""
     return sized_number(system.training.max_steps)
@@ -126,7 +121,7 @@ def updates(system: System) -> int:
 
 def check(plan: Plan) -> None:
     """Raises ConfigError for a beam of more hypotheses than the vocabulary has subwords."""
-    vocabulary = vocabulary_size(sized(plan, Sizes(pairs=1, length=1)))
+    vocabulary = sized(plan, Sizes(pairs=1, length=1)).recipe.subwords.size
     for decode in plan.loaded.decodes:
         for settings in decode.combinations:
             check_beams(settings, vocabulary, f"decode {decode.system}/{decode.name}")

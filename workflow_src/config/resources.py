@@ -35,7 +35,6 @@ from workflow_src.config.costs import (
     sentence_length,
     sized,
     training_pairs,
-    vocabulary_size,
     width,
 )
 from workflow_src.config.languages import spaced
@@ -220,14 +219,14 @@ class Requests:
         """Weights that compute one position of a system's output, in an update if there is an objective; rather too
         many."""
         system = self.plan.system(name)
-        return most_computed(system.family, system.model, vocabulary_size(self.plan), objective)
+        return most_computed(system.family, system.model, self.plan.recipe.subwords.size, objective)
 
     def _weights(self, name: str) -> float:
         """Weights of a system in float32, rather too many; n-grams take the memory of as many."""
         system = self.plan.system(name)
         if system.family.fit:
             return LOADED_BYTES / 4 * self._counted_subwords(system)
-        return most_weights(system.family, system.model, vocabulary_size(self.plan))
+        return most_weights(system.family, system.model, self.plan.recipe.subwords.size)
 
     def _weights_mb(self, name: str, copies: int = 1) -> float:
         """Megabytes of a system's weights in float32, and once those of the systems it works in or with."""
@@ -280,7 +279,7 @@ class Requests:
 
     def _memory_sizes(self, system: System, length: int, sentences: int) -> MemorySizes:
         """Sizes of a batch of so many sentences with so many subwords."""
-        model, vocabulary = system.model, vocabulary_size(self.plan) + len(system.family.symbols)
+        model, vocabulary = system.model, self.plan.recipe.subwords.size + len(system.family.symbols)
         most = min(math.ceil(length * positions(system.family, model)), getattr(model, "max_positions", math.inf))
         return MemorySizes(vocabulary, length, width(model), sentences, int(most))
 
@@ -288,7 +287,7 @@ class Requests:
         """Scores of all subwords at every position of rows, twice, and the layers' values; none of counted families."""
         if system.family.fit:
             return 0.0
-        vocabulary = vocabulary_size(self.plan) + len(system.family.symbols)
+        vocabulary = self.plan.recipe.subwords.size + len(system.family.symbols)
         values = 2 * vocabulary + 40 * width(system.model) + 8 * feed_forward(system.model)
         return 4 * rows * positions(system.family, system.model) * 2 * self.sizes.length * values / 1e6
 

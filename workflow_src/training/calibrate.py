@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from workflow_src.config import Plan, load
-from workflow_src.config.costs import sentence_length, vocabulary_size
+from workflow_src.config.costs import sentence_length
 from workflow_src.config.files import experiment_file, read_yaml
 from workflow_src.config.roles import fill, needs
 from workflow_src.data.batching import pad
@@ -65,7 +65,8 @@ def training_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     """Operations a second of updates with a full batch."""
     system, length = plan.system(SYSTEM), round(sentence_length(plan))
     rows = system.training.batch_tokens // length
-    sources, targets = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (2, rows, length)).tolist()
+    size = plan.recipe.subwords.size
+    sources, targets = np.random.default_rng(0).integers(FIRST_ID, size, (2, rows, length)).tolist()
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder) / "train", zip(sources, targets, strict=True), {})
         corpus = EncodedCorpus.open(Path(folder) / "train")
@@ -81,7 +82,7 @@ def decoding_rate(plan: Plan, model: nn.Module, seconds: float) -> float:
     decode = next(each for each in plan.loaded.decodes if each.system == SYSTEM and not each.others)
     settings = decode.combinations[0]
     search = open_search(fill(needs(settings), [(model.eval(), system.family)], {}), settings)
-    ids = np.random.default_rng(0).integers(FIRST_ID, vocabulary_size(plan), (SENTENCES, length)).tolist()
+    ids = np.random.default_rng(0).integers(FIRST_ID, plan.recipe.subwords.size, (SENTENCES, length)).tolist()
     source = pad(ids, eos=True)
     return rate(lambda: search.translate(source), seconds)
 
@@ -94,7 +95,7 @@ def measure(seconds: float) -> dict[str, float]:
     torch.manual_seed(0)
     # As shipped: settings of `config/config.yaml` do not change it.
     plan = Plan(load(read_yaml(experiment_file(EXPERIMENT))))
-    size, system = vocabulary_size(plan), plan.system(SYSTEM)
+    size, system = plan.recipe.subwords.size, plan.system(SYSTEM)
     sizes = {"source": size, "target": size, "joint": plan.recipe.subwords.joint}
     model = build(system.family.name, system.model, sizes)
     start = time.process_time()

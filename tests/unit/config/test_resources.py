@@ -12,7 +12,7 @@ from counted_jobs import jobs
 
 from workflow_src.cli.operations import Operations
 from workflow_src.config import Plan, load_experiment
-from workflow_src.config.costs import Sizes, most_weights, vocabulary_size
+from workflow_src.config.costs import Sizes, most_weights
 from workflow_src.config.files import experiment_names
 from workflow_src.config.resources import Requests
 from workflow_src.config.rules import STAGES, rule_table
@@ -78,7 +78,7 @@ def test_positions_beyond_the_subwords_of_the_source_count(experiment, alike, se
     for value in (2.0, 4.0):
         systems = {name: {"model": {setting: value}, "training": training} for name in alike}
         requests = requests_for(experiment, systems=systems)
-        model, vocabulary = requests.plan.system(system).model, vocabulary_size(requests.plan)
+        model, vocabulary = requests.plan.system(system).model, requests.plan.recipe.subwords.size
         jobs = {f"train_{requests.plan.system(system).family.name}": {"system": system}}
         jobs |= {"decode": {"system": system, "search": search, "split": "test"}}
         for rule, wildcards in jobs.items():
@@ -368,8 +368,8 @@ def test_every_job_of_every_experiment_has_a_rule_and_asks_for_whole_positive_nu
 def test_the_characters_of_a_large_script_count_where_the_vocabulary_is_auto():
     # About what 46,000 pairs of Japanese and English have: 2,100 subwords, and 1,800 characters beyond 200.
     requests = requests_for("tanaka", recipe={"subwords": {"vocabulary_size": "auto"}})
-    assert vocabulary_size(requests.plan) > 3900
-    assert vocabulary_size(requests_for("tanaka").plan) == 4000
+    assert requests.plan.recipe.subwords.size > 3900
+    assert requests_for("tanaka").plan.recipe.subwords.size == 4000
 
 
 SMALL = ("smoke", "smoke-families", "demo")
@@ -381,7 +381,7 @@ def test_requests_suffice_for_what_is_counted_with_networks(name):
     """Requests are made without networks; they double the work that they assume."""
     requests = requests_for(name)
     plan, table, sizes = requests.plan, requests.table, requests.sizes
-    operations, vocabulary = Operations(plan, sizes), vocabulary_size(plan)
+    operations, vocabulary = Operations(plan, sizes), plan.recipe.subwords.size
     jobs = [(system.family.training_rule, {"system": name}) for name, system in plan.loaded.systems.items()]
     jobs += [("decode", {"system": decode.system, "search": plan.folder(decode)}) for decode in plan.loaded.decodes]
     for rule, wildcards in jobs:

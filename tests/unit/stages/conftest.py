@@ -183,7 +183,7 @@ def _significance(rows):
                 pairs.append(key | of_variant | delta | {"why": "control", "p_value": network_p})
         rival = {"why": "autoregressive", "variant": "subwords", "error": 0.001, "sentence": 0.0}
         pairs += [baseline | rival | {"metric": metric} for metric in ("bleu", "validity")]
-    test = {"name": "paired approximate randomisation", "two_sided": True, "trials": 10_000, "seed": 1}
+    test = {"name": "two-sided paired approximate randomisation", "trials": 10_000, "seed": 1}
     return {"format": SIGNIFICANCE_FORMAT, "test": test, "sentences": 1000, "pairs": pairs}
 
 

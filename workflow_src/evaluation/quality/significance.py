@@ -37,7 +37,6 @@ class PairedTest(Lenient):
     """The test of p-values."""
 
     name: str
-    two_sided: bool
     trials: int
     seed: int | None = None
 
@@ -75,7 +74,7 @@ class Comparisons(Lenient):
 
 
 # The test as results describe it.
-TEST = PairedTest(name="paired approximate randomisation", two_sided=True, trials=TRIALS, seed=SEED)
+TEST = PairedTest(name="two-sided paired approximate randomisation", trials=TRIALS, seed=SEED)
 
 
 def randomisation_test(

@@ -23,9 +23,8 @@ def p_words(significance: Significance | None, comparisons: int, metrics: Sequen
     if not significance or not comparisons:
         return ""
     test, titles = significance.test, " and ".join(metric.title for metric in metrics)
-    sides = "Two-sided" if test.two_sided else "One-sided"
     return (
-        f"{sides} {test.name} of corpus {titles}, {test.trials:,} trials, against {against}. Comparisons: "
+        f"{test.name.capitalize()} of corpus {titles}, {test.trials:,} trials, against {against}. Comparisons: "
         f"{comparisons}; by Bonferroni's correction the threshold for the whole table is p < {LEVEL / comparisons:.2g}."
     )
 

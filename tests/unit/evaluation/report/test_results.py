@@ -205,7 +205,7 @@ def test_p_values_stand_beside_their_rows_on_their_split(tmp_path):
     pair = {"system": "lvm", "name": "delta-2", "seed": 1, "metric": "bleu", "variant": "subwords", "difference": 0.3}
     tested = pair | {"why": "baseline", "other": ["lvm", "prior-mean"], "p_value": 0.5}
     rival = pair | {"why": "autoregressive", "other": ["teacher", "beam-4"], "error": 0.1, "sentence": 0.02}
-    test = {"name": "a test", "two_sided": True, "trials": 9}
+    test = {"name": "a test", "trials": 9}
     (tmp_path / "significance.json").write_text(json.dumps({"format": FORMAT, "test": test, "pairs": [tested, rival]}))
     significance = files.read_significance(tmp_path / "significance.json")
     manifest = reports.manifest(DECODES, splits=("dev", "test"))
