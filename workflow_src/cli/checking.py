@@ -16,7 +16,7 @@ from workflow_src.data.corpus import check_named_files, check_own_texts
 from workflow_src.data.tokenised import shares_of
 from workflow_src.data.tokenised import warning as tokenised_words
 from workflow_src.errors import ConfigError
-from workflow_src.registry import import_plugins
+from workflow_src.registry import engines, import_plugins
 
 
 def check(plan: Plan) -> Iterator[str]:
@@ -34,6 +34,8 @@ def check(plan: Plan) -> Iterator[str]:
     for name, system in plan.loaded.systems.items():
         if system.training.warm_up_warning:
             yield f"warning: systems.{name}.{system.training.warm_up_warning}"
+    if packages := missing_packages(plan):
+        yield f"warning: engines need packages that are not installed here: {', '.join(packages)}. Install them first."
     if counts:
         read = ", ".join(f"{name} {count:,}" for name, count in counts.items())
         yield f"Your texts can be read; their lines or rows: {read}."
@@ -49,6 +51,15 @@ def check(plan: Plan) -> Iterator[str]:
         yield f"warning: {sentence}"
     if "train" in counts and (limit := sizes(plan).limit):
         yield limit_in_words(limit)
+
+
+def missing_packages(plan: Plan) -> list[str]:
+    """Packages of the engines of decodes and distillations, without those that are installed."""
+    names = {decode.engine for decode in plan.loaded.decodes} | {
+        plan.distillation(name).engine for name in plan.teachers
+    }
+    used = [engine for name, engine in engines().items() if name in names and not engine.installed()]
+    return [package for engine in used for package in engine.packages]
 
 
 def unread_texts(plan: Plan) -> dict[str, str]:

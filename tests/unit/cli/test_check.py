@@ -1,5 +1,6 @@
 """`continuum check` and files of the user's that are not there."""
 
+import importlib.util
 import re
 
 import pytest
@@ -144,6 +145,20 @@ def test_a_warm_up_longer_than_its_training_is_a_warning(mine, capsys):
     for warmup, warned in ((300, True), (200, False), ("auto", False)):
         mine(systems={"teacher": {"training": {"max_steps": 200, "warmup_steps": warmup}}})
         assert any("systems.teacher.training" in warning for warning in warnings(capsys)) == warned
+
+
+def test_an_engine_whose_packages_are_not_installed_is_a_warning(mine, monkeypatch, capsys):
+    def warned(*names: str) -> bool:
+        return any(all(name in warning for name in names) for warning in warnings(capsys))
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    mine(more={"decodes": [{"system": "teacher", "search": "greedy", "engine": "ctranslate2"}]})
+    assert warned("ctranslate2") and not warned("onnxruntime")
+    decodes = [{"system": "ctc", "search": "ctc-greedy", "engine": "onnxruntime-int8"}]
+    mine(more={"decodes": decodes, "distillation": {"teacher": {"engine": "ctranslate2"}}})
+    assert warned("onnxruntime", "ctranslate2")
+    mine(more={"decodes": [{"system": "teacher", "search": "greedy"}]})
+    assert not warned("installed")
 
 
 def test_tokenised_text_is_a_warning(mine, tmp_path, capsys):
