@@ -265,15 +265,15 @@ def test_8_bit_products_change_few_words_and_batches_none(model, folder, setting
 
 
 @pytest.mark.graphs
-def test_self_attention_in_one_operator_gives_what_its_parts_give(model, settings, monkeypatch):
+def test_self_attention_in_one_operator_gives_what_its_parts_give(engine, settings, monkeypatch):
     import onnxruntime
 
     from workflow_src.engines import onnx_narrow
-    from workflow_src.engines.onnx_export import export
 
-    joined = export({MODEL: model}, settings, True, True, True)
+    content = engine._path(graph_key(settings, True, True)).read_bytes()
+    joined = onnx_narrow.narrowed(onnx.load_from_string(content)).SerializeToString()
     monkeypatch.setattr(onnx_narrow, "narrow_attention", lambda _graph: None)
-    separate = export({MODEL: model}, settings, True, True, True)
+    separate = onnx_narrow.narrowed(onnx.load_from_string(content)).SerializeToString()
     assert b"QAttention" in joined and b"QAttention" not in separate
     sessions = [onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"]) for graph in (joined, separate)]
     for source in sentences(20):
