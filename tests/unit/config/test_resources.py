@@ -372,7 +372,8 @@ def test_the_characters_of_a_large_script_count_where_the_vocabulary_is_auto():
     assert requests_for("tanaka").plan.recipe.subwords.size == 4000
 
 
-SMALL = ("smoke", "smoke-families", "demo")
+# `demo` has the families and searches of `smoke`.
+SMALL = ("smoke-families", "demo")
 ALL = [pytest.param(name, marks=() if name in SMALL else pytest.mark.long) for name in experiment_names()]
 
 

@@ -97,9 +97,9 @@ def test_beams_in_a_graph_are_those_of_eager_inference(model, language_model, mo
     search, exports, export = registry.searches()["ctc-beam"], [], onnx_export.export
     monkeypatch.setattr(onnx_export, "export", lambda *a: (exports.append(a), export(*a))[1])
     engine = opened({"nat": model})
-    for beam, min_ratio, threshold, with_model in itertools.product(
-        (1, 3, 20), (0.0, 0.05, 0.5), (None, 2.0), (False, True)
-    ):
+    # Every pair of values of two settings.
+    widths, others = itertools.product((1, 3, 20), (0.0, 0.05, 0.5)), itertools.product((None, 2.0), (False, True))
+    for (beam, min_ratio), (threshold, with_model) in zip(widths, itertools.cycle(others), strict=False):
         fields = {"language_model": "lm", "lm_weight": 0.4} if with_model else {}
         settings = search.settings(beam=beam, min_ratio=min_ratio, word_bonus=0.5, beam_threshold=threshold, **fields)
         networks = {MODEL: model} | ({"language_model": Carried(language_model)} if with_model else {})

@@ -196,9 +196,8 @@ def numba():
     return pytest.importorskip("numba", reason="needs numba (the extra fast)")
 
 
-@pytest.mark.parametrize("width", [1, 2, 5, 30])
-@pytest.mark.parametrize("kind", ["none", "n-gram", "other"])
-@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("width", [1, 5, 30])
+@pytest.mark.parametrize(("kind", "fast"), [("none", False), ("none", True), ("n-gram", True), ("other", False)])
 def test_a_pruned_beam_keeps_what_the_textbook_keeps(language_model, width, kind, fast):
     generator, kinds = np.random.default_rng(width), set()
     model = {"none": None, "n-gram": language_model, "other": OtherModel(language_model)}[kind]
@@ -222,7 +221,7 @@ def language_models(language_model):
 
 
 @hypothesis.settings(
-    max_examples=300, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+    max_examples=100, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 @hypothesis.given(
     slots=strategies.lists(
