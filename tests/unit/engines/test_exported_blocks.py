@@ -211,15 +211,15 @@ def test_each_drafter_makes_its_own_drafts(networks, folder):
 
 @pytest.mark.graphs
 @torch.no_grad()
-def test_a_batch_of_which_one_sentence_is_drafted_needs_no_further_graph(networks, folder):
+def test_a_batch_of_which_one_sentence_is_drafted_needs_no_further_graph(networks, tmp_path):
     """The other sentence is too long for the drafter."""
     short = networks | {DRAFTER: nat(V, V + 1, max_positions=16, **SHALLOW).float()}
-    engine, sources = engine_of(short, folder), [sentences(1)[0], [5] * 20]
+    engine, sources = engine_of(short, tmp_path), [sentences(1)[0], [5] * 20]
     engine.prepare(request(engine, ACCEPTING, True, short), False)
-    graphs = set(folder.rglob("*"))
+    graphs = set(tmp_path.rglob("*"))
     expected = searched(short, pad(sources, eos=True), ACCEPTING)
     assert translated(engine, sources, ACCEPTING, True, short).tokens == expected.tokens
-    assert graphs and set(folder.rglob("*")) == graphs
+    assert graphs and set(tmp_path.rglob("*")) == graphs
 
 
 @pytest.mark.graphs
