@@ -133,6 +133,9 @@ OTHERS = {"idle, wider": ({"dim": 24}, {}, {"idle"})}
 """
 
 
+PLUGINS = ["bagged", "marked"]
+
+
 @pytest.fixture(scope="module")
 def package(tmp_path_factory):
     folder = tmp_path_factory.mktemp("outside")
@@ -142,8 +145,13 @@ def package(tmp_path_factory):
     (folder / "marked/code.py").write_text(CODE)
     (folder / "marked/contract.py").write_text(CONTRACT)
     with working_in(folder):
-        registry.use(["bagged", "marked"])
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def used(package):
+    """Other tests use other plug-ins, or none."""
+    registry.use(PLUGINS)
 
 
 SYSTEM = {"family": "marked", "preset": "miniature", "roles": {"critic": "teacher"}, "training": {"max_steps": 20}}
@@ -152,11 +160,11 @@ DECODES = [{"system": "marked", "search": "mark", "passes": 0}]
 
 def planned(**changes):
     systems = {"marked": {"model": {"max_positions": 256}} | SYSTEM | changes}
-    return Plan(load_experiment("smoke", plugins=["bagged", "marked"], systems=systems, decodes=DECODES))
+    return Plan(load_experiment("smoke", plugins=PLUGINS, systems=systems, decodes=DECODES))
 
 
 def teacher_positions() -> int:
-    return load_experiment("smoke", plugins=["bagged", "marked"]).systems["teacher"].model.max_positions
+    return load_experiment("smoke", plugins=PLUGINS).systems["teacher"].model.max_positions
 
 
 def test_a_role_is_part_of_the_plan_and_symbols_of_the_costs(package):
@@ -200,7 +208,7 @@ def led(**changes):
     model = {"max_positions": teacher_positions()}
     systems = {"marked": SYSTEM | {"model": model}, "led": SYSTEM | {"family": "led", "model": model} | changes}
     decodes = [{"system": "led", "search": "unrepeat", "passes": 0}]
-    return Plan(load_experiment("smoke", plugins=["bagged", "marked"], systems=systems, decodes=decodes))
+    return Plan(load_experiment("smoke", plugins=PLUGINS, systems=systems, decodes=decodes))
 
 
 def test_what_only_training_works_with_is_no_part_of_bundles_and_searches(package):
@@ -233,7 +241,7 @@ def test_rules_hand_over_the_weights_in_a_role(package):
     systems = {"lvm": None, "score": None, "energy": None, "marked": system}
     systems["led"] = system | {"family": "led", "init_from": "marked"}
     decodes = [*DECODES, {"system": "led", "search": "unrepeat", "passes": 0}]
-    content = {"experiment": "smoke", "plugins": ["bagged", "marked"], "systems": systems, "decodes": decodes}
+    content = {"experiment": "smoke", "plugins": PLUGINS, "systems": systems, "decodes": decodes}
     (package / "roles.yaml").write_text(yaml.safe_dump(content))
     (package / "written.smk").write_text(WRITING.format(snakefile=str(PROJECT / "Snakefile")))
     process = snakemake(
@@ -259,6 +267,7 @@ def settings_of(family: str, max_steps: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def bundle(package, training_words, export_words, run_stage, tmp_path_factory):
     folder = tmp_path_factory.mktemp("marked")
+    registry.use(PLUGINS)
     run_stage("train", training_words("transformer", folder / "teacher", max_steps=6))
     critic = ["--roles", f"critic={folder / 'teacher/model.safetensors'}"]
     words = training_words("marked", folder, settings=settings_of("marked", 20))
