@@ -19,6 +19,7 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import smoke_check
@@ -240,6 +241,14 @@ FEW = {
 }
 # Folders whose files do not depend on other decodes.
 OF_ONE_DECODE = ("systems", "distilled", "encoded", "chosen", "translations", "quality")
+
+
+def test_the_plug_in_takes_the_words_for_sbatch_that_the_page_shows():
+    validation = pytest.importorskip("snakemake_executor_plugin_slurm.validation", reason="needs the extra slurm")
+    words = re.findall(r"slurm_extra='([^']*)'", (PROJECT / "docs/clusters.md").read_text())
+    assert words
+    for extra in words:
+        validation.validate_slurm_extra(SimpleNamespace(resources=SimpleNamespace(slurm_extra=extra)))
 
 
 def test_a_job_of_every_kind_gives_what_it_gives_without_a_cluster(cluster, local, tmp_path):

@@ -229,7 +229,8 @@ def test_torchrun_starts_trainings_of_more_than_one_device(runtime, command, tmp
         ["--set-resources", "train_lvm:mem_mb=64000", "train_lvm:runtime=2880"],
         ["--set-resources", "train_lvm:gpu_model=a100"],
         ["--set-resources", "train_lvm:slurm_extra='--gpus-per-node=4'"],
-        ["--default-resources", "slurm_extra='--constraint=ib'"],
+        ["--default-resources", "slurm_extra='--exclude=node7'"],
+        ["--default-resources", "constraint=ib"],
     ],
 )
 def test_speed_is_measured_on_a_node_of_its_own_whatever_else_is_asked_for(words, tmp_path):
