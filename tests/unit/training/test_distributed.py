@@ -437,13 +437,13 @@ def test_a_process_that_fails_is_heard_first(training_words, tmp_path):
 
 
 @pytest.mark.runs
-def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(training_words, run_stage, tmp_path):
+def test_what_a_batch_is_cut_into_does_not_depend_on_processes_where_it_can(training_words, tmp_path):
     """A state of one process with two parts goes on in two processes; one of one part does not."""
     for accumulate, resumes in ((2, True), (1, False)):
         words = training_words(
             "transformer", tmp_path / str(accumulate), max_steps=4, batch_tokens=300, accumulate=accumulate
         )
-        run_stage("train", words)
+        assert launch(tmp_path, "train", words).returncode == 0
         done = launch(tmp_path, "train", words, 2)
         assert done.returncode == 0, done.stderr
         assert bool(re.search(r"resumed\D+4 ", done.stderr)) == resumes
